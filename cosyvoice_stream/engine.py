@@ -1,0 +1,76 @@
+"""The one interface of every engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol, runtime_checkable
+
+from cosyvoice_stream.types import (
+    EngineInfo,
+    PcmChunk,
+    ReferenceAudio,
+    SynthesisOptions,
+    TextStream,
+    Voice,
+)
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Turns text into speech. All methods are called from one event loop and never block it."""
+
+    @property
+    def info(self) -> EngineInfo:
+        """Facts about the engine; valid before `start`."""
+        ...
+
+    async def start(self) -> None:
+        """Load weights, check them, and render one sentence, so that no caller waits for it.
+
+        Raises:
+            ModelLoadError: A file is missing, damaged, or its output is not speech.
+        """
+        ...
+
+    async def enrol(self, reference: ReferenceAudio, transcript: str | None) -> Voice:
+        """Make a voice from a checked recording.
+
+        Args:
+            reference: Trimmed recording of one speaker.
+            transcript: What is said in it, if known; engines may ignore it.
+
+        Returns:
+            A voice whose `voice_id` and `name` are empty; the voice store fills them in.
+
+        Raises:
+            EnrolmentRejected: The recording has no usable speech.
+        """
+        ...
+
+    def synthesize(
+        self, text: TextStream, voice: Voice, options: SynthesisOptions
+    ) -> AsyncIterator[PcmChunk]:
+        """Speak a text stream.
+
+        Audio starts as soon as the first clause is complete. An utterance whose text holds nothing
+        to say yields one empty final chunk. Closing the returned iterator (``aclose``) cancels: no
+        further work is started for the utterance, `text` is closed, and everything it held is freed
+        before ``aclose`` returns.
+
+        Args:
+            text: Fragments in order; consumed only by this call.
+            voice: A built-in voice of this engine or a result of `enrol`.
+            options: How to speak.
+
+        Returns:
+            An async iterator of contiguous chunks; the last one has ``final=True``.
+
+        Raises:
+            UnsupportedLanguage: The text is in a script that the engine cannot speak.
+            SynthesisFailed: Rendering failed; other utterances are not affected.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Cancel what runs, join all threads, free the model. Safe to call twice."""
+        ...

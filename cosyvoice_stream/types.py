@@ -1,0 +1,205 @@
+"""Values that engines and everything above them exchange: frozen, typed, units on the fields."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cosyvoice_stream.errors import InvalidOption
+
+Samples: TypeAlias = NDArray[np.float32]
+"""Mono audio, shape (N,), float32 in [-1, 1]."""
+
+
+class Flush:
+    """Marker in a text stream: speak what has arrived so far without waiting for more."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "FLUSH"
+
+
+FLUSH: Final = Flush()
+"""The only instance of `Flush` that is needed."""
+
+TextStream: TypeAlias = AsyncIterator[str | Flush]
+"""Text in arbitrary fragments, in order; a `Flush` between two fragments ends a clause."""
+
+
+class Feature(StrEnum):
+    """What an engine can do beyond plain synthesis."""
+
+    CLONING = "cloning"
+    """A voice is generated from the reference itself (timbre, rhythm, accent)."""
+    ADAPTATION = "adaptation"
+    """A fixed voice is moved towards the reference (pitch, formants, spectrum)."""
+    INSTRUCT = "instruct"
+    """A style instruction in words changes how the text is spoken."""
+    WORD_TIMES = "word_times"
+    VISEMES = "visemes"
+    PITCH = "pitch"
+    STRENGTH = "strength"
+
+
+class Viseme(StrEnum):
+    """The fifteen visemes of the Oculus lip-sync set."""
+
+    SIL = "sil"
+    PP = "PP"
+    FF = "FF"
+    TH = "TH"
+    DD = "DD"
+    KK = "kk"
+    CH = "CH"
+    SS = "SS"
+    NN = "nn"
+    RR = "RR"
+    AA = "aa"
+    E = "E"
+    IH = "ih"
+    OH = "oh"
+    OU = "ou"
+
+
+@dataclass(frozen=True, slots=True)
+class WordMark:
+    """When one word of the text is heard."""
+
+    text: str
+    """The word as it stands in the text that the engine was given."""
+    char_start: int
+    """Index of its first character in the concatenated text stream."""
+    char_end: int
+    """Index after its last character."""
+    start_sample: int
+    """First sample of the word, counted from the start of the utterance, at the engine's rate."""
+    end_sample: int
+    """Sample after the word."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisemeMark:
+    """Mouth shape over a stretch of audio."""
+
+    viseme: Viseme
+    mouth_open: float
+    """How far the mouth is open, 0 (closed) to 1."""
+    start_sample: int
+    """First sample, counted from the start of the utterance, at the engine's rate."""
+    end_sample: int
+    """Sample after the stretch."""
+
+
+@dataclass(frozen=True, slots=True)
+class PcmChunk:
+    """A piece of one utterance. Chunks of an utterance are contiguous and in order."""
+
+    samples: Samples
+    """Mono samples at the engine's rate; empty only in a final chunk."""
+    start_sample: int
+    """Position of `samples[0]` in the utterance."""
+    words: tuple[WordMark, ...] = ()
+    """Words that start in this chunk or later; each word is reported once, no later than its
+    audio."""
+    visemes: tuple[VisemeMark, ...] = ()
+    """Visemes that start in this chunk or later; each is reported once, no later than its audio."""
+    final: bool = False
+    """True on the last chunk of the utterance, and only there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceAudio:
+    """A checked and trimmed recording of one speaker, ready for `Engine.enrol`."""
+
+    samples: Samples
+    """Mono samples, 3 to 30 s."""
+    sample_rate: int
+    """In hertz; the pipeline delivers 24000 (never upsampled beyond `bandwidth_hz` of content)."""
+    bandwidth_hz: float
+    """Highest frequency that carries signal: 4000 for a telephone recording stored at 24 kHz."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """What an engine needs to speak as someone: the cached, named result of an enrolment."""
+
+    voice_id: str
+    name: str
+    engine: str
+    """`EngineInfo.fingerprint` of the engine that made it; other engines must enrol the reference
+    again."""
+    tensors: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Engine-defined arrays; empty for a voice that is built into the engine."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Engine-defined facts as strings (they are stored in a safetensors header)."""
+
+
+SPEED_RANGE: Final = (0.5, 2.0)
+PITCH_RANGE_SEMITONES: Final = (-12.0, 12.0)
+VOLUME_RANGE: Final = (0.0, 2.0)
+MAX_SEED: Final = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisOptions:
+    """How one utterance is spoken.
+
+    Raises:
+        InvalidOption: A value is out of range or not finite.
+    """
+
+    language: str | None = None
+    """BCP 47 tag of the text, or None to find it from the text."""
+    instruct: str | None = None
+    """Style in words, for engines with `Feature.INSTRUCT`; never spoken."""
+    speed: float = 1.0
+    """Tempo factor, 0.5 (slow) to 2.0 (fast)."""
+    pitch: float = 0.0
+    """Shift in semitones, -12 to 12."""
+    volume: float = 1.0
+    """Linear gain, 0 to 2; peaks are limited, never wrapped."""
+    seed: int | None = None
+    """Same engine, text, voice, options and seed: same samples. None draws one."""
+    strength: float = 1.0
+    """How far an adapted voice is moved towards its reference, 0 to 1."""
+    normalize: bool = True
+    """Read numbers, dates, units and abbreviations as words."""
+
+    def __post_init__(self) -> None:
+        for option, value, (low, high) in (
+            ("speed", self.speed, SPEED_RANGE),
+            ("pitch", self.pitch, PITCH_RANGE_SEMITONES),
+            ("volume", self.volume, VOLUME_RANGE),
+            ("strength", self.strength, (0.0, 1.0)),
+        ):
+            if not (math.isfinite(value) and low <= value <= high):
+                raise InvalidOption(option, value, f"use a number from {low:g} to {high:g}")
+        if self.seed is not None and not 0 <= self.seed <= MAX_SEED:
+            raise InvalidOption("seed", self.seed, f"use a whole number from 0 to {MAX_SEED}")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What an engine is and can do."""
+
+    name: str
+    """Such as ``"lite"``."""
+    fingerprint: str
+    """Changes whenever voices made by another build of the engine cannot be used; key of cached
+    voices."""
+    sample_rate: int
+    """Of every `PcmChunk`, in hertz."""
+    languages: tuple[str, ...]
+    """BCP 47 tags that it speaks."""
+    features: frozenset[Feature]
+    voices: tuple[Voice, ...]
+    """Built-in voices; the first one is the default."""
+    description: str
+    """One sentence for a person."""

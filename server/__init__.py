@@ -1,0 +1,1 @@
+"""One process, many sessions: protocols, transports, admission, observability, command line."""

@@ -1,0 +1,1 @@
+"""Wire formats of phone lines and the bridge from a call to a session."""

@@ -1,0 +1,1 @@
+"""Static files of the browser page, served by ``cosyvoice_stream.server``."""
