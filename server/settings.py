@@ -1,0 +1,249 @@
+"""The settings of the server, and the only place that reads the environment.
+
+Values come, in falling order of rank, from arguments, from environment variables that begin with
+``COSYVOICE_STREAM_``, and from such lines in a file ``.env`` in the working directory. A key with
+this prefix that names no setting is an error, and so is one whose prefix is nearly right. Keys of
+other programs are left alone, because one ``.env`` often serves several. ``docs/settings.md`` and
+``.env.example`` are made from this class by ``docs/make_settings.py``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from dotenv import dotenv_values
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from cosyvoice_stream.errors import ConfigError
+
+PREFIX: Final = "COSYVOICE_STREAM_"
+"""Of every environment variable that this package reads."""
+
+_NEAR_MISS = 0.9
+"""Similarity (`difflib`) from which a key without our prefix is taken for a misspelt one of ours;
+``COSYVOICE_STREAMS_PORT`` has 0.98, ``COSYVOICE_PORT`` 0.78."""
+
+_KUBERNETES_LINK = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)?")
+"""Variables that Kubernetes sets in every pod beside a Service named ``cosyvoice-stream``; it also
+sets ``…_PORT`` to an address such as ``tcp://10.0.0.7:8000``."""
+
+
+def default_voices_dir() -> Path:
+    """Return the folder for voices under the user's data folder of this platform."""
+    home = Path.home()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = home / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    return base / "cosyvoice-stream" / "voices"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host name or address can only be reached from this machine."""
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _split_commas(value: Any) -> Any:
+    """Turn ``"a, b"`` into ``["a", "b"]``; other values pass."""
+    if isinstance(value, str):
+        return [item for item in (part.strip() for part in value.split(",")) if item]
+    return value
+
+
+def _check_origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        parts = urlsplit(origin)
+        if origin != "*" and (not parts.scheme or not parts.netloc or parts.path or parts.query):
+            raise ValueError(
+                f"{origin!r} is not an origin; write it as https://example.org, without a path"
+            )
+    return origins
+
+
+def _expand_home(path: Path) -> Path:
+    return path.expanduser()
+
+
+CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
+"""Strings; in the environment separated by commas."""
+Origins = Annotated[CommaList, AfterValidator(_check_origins)]
+Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_commas)]
+FolderPath = Annotated[Path, AfterValidator(_expand_home)]
+
+
+class _Environment(PydanticBaseSettingsSource):
+    """``.env`` below the process environment, reduced to our own keys.
+
+    Raises:
+        ConfigError: A key is ours by its prefix, or nearly, and names no setting.
+    """
+
+    def __init__(self, settings_cls: type[BaseSettings], env_file: Any) -> None:
+        super().__init__(settings_cls)
+        fields = frozenset(settings_cls.model_fields)
+        self._values: dict[str, str] = {}
+        if isinstance(env_file, str | Path) and Path(env_file).is_file():
+            in_file = dotenv_values(env_file, encoding="utf-8", interpolate=False)
+            self._values |= _our_values(in_file, fields, str(env_file))
+        self._values |= _our_values(os.environ, fields, "the environment")
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self._values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return dict(self._values)
+
+
+def _our_values(
+    variables: Mapping[str, str | None], fields: frozenset[str], place: str
+) -> dict[str, str]:
+    """Return field name → text for our keys among `variables`; empty values count as absent."""
+    valid = {PREFIX + name.upper(): name for name in fields}
+    values = {}
+    for key, value in variables.items():
+        upper = key.upper()
+        if _KUBERNETES_LINK.fullmatch(upper):
+            continue
+        if upper in valid:
+            if value and not value.startswith(("tcp://", "udp://")):
+                values[valid[upper]] = value
+            continue
+        near = difflib.get_close_matches(upper, valid, n=1, cutoff=_NEAR_MISS)
+        if upper.startswith(PREFIX):
+            near = near or difflib.get_close_matches(upper, valid, n=1, cutoff=0.0)
+        elif not near:
+            continue
+        raise ConfigError(
+            f"{place} sets {key}, which is not a setting",
+            how_to_fix=f"did you mean {near[0]}? All settings are in docs/settings.md",
+        )
+    return values
+
+
+class Settings(BaseSettings):
+    """How one server process runs. Immutable; durations are seconds, sizes are stated."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_file=".env",
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    host: str = "127.0.0.1"
+    """Address to listen on. The default can be reached from this machine only; `0.0.0.0` opens the
+    server to the network, where `api_keys` should be set."""
+    port: int = Field(8000, ge=0, le=65535)
+    """TCP port for HTTP and WebSocket. 0 takes a free one and prints it."""
+    engine: str = "lite"
+    """Which engine speaks. `lite` is the embedded English engine (CPU, no download)."""
+    threads: int | None = Field(None, ge=1, le=256)
+    """CPU threads for synthesis. Not set: chosen by the engine from the number of cores."""
+    voices_dir: FolderPath = Field(default_factory=default_voices_dir)
+    """Folder of the stored voices. Not set: `cosyvoice-stream/voices` in the user's data folder."""
+    max_voices: int = Field(1000, ge=0)
+    """Stored voices; further enrolments with `persist` are refused."""
+    require_consent: bool = False
+    """Refuse to make a voice without a statement of the speaker's consent."""
+    max_live_utterances: int = Field(64, ge=1)
+    """Utterances that are spoken at the same time, in all sessions; more are refused with `busy`
+    and a hint when to try again."""
+    max_sessions: int = Field(500, ge=1)
+    """Open WebSockets; more are refused with `busy`."""
+    max_text_chars: int = Field(100_000, ge=1)
+    """Characters of text in one utterance."""
+    max_upload_mb: float = Field(50, gt=0)
+    """Megabytes (10^6 bytes) of an uploaded recording."""
+    max_reference_s: float = Field(60, ge=3)
+    """Seconds of a reference recording; longer ones are refused (3–10 s are best)."""
+    stall_timeout_s: float = Field(30, gt=0)
+    """Seconds for which a client may stop reading its audio, or sending its upload, before the
+    connection is dropped."""
+    drain_s: float = Field(20, ge=0)
+    """Seconds that running utterances get to finish when the server is told to stop."""
+    api_keys: Secrets = ()
+    """Keys that clients must send, separated by commas. Not set: no key is needed."""
+    allowed_origins: Origins = ()
+    """Origins of other web pages that may use this server from a browser, such as
+    `https://example.org`, separated by commas; `*` allows all. The server's own page and programs
+    that are not browsers are always allowed."""
+    allowed_hosts: CommaList = ()
+    """Host names, besides the loopback ones, by which clients may call a server that listens on a
+    loopback address; needed behind a reverse proxy that keeps the `Host` header."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe level that is logged. No level logs text, audio, names or keys."""
+    log_format: Literal["text", "json"] = "text"
+    """`text` for people, `json` for log collectors (one object per line)."""
+
+    @property
+    def max_upload_bytes(self) -> int:
+        """Bytes of an uploaded recording."""
+        return int(self.max_upload_mb * 1_000_000)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the server can be reached from this machine only."""
+        return is_loopback(self.host)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Replace pydantic's readers, which ignore unknown variables, by a strict one."""
+        env_file = getattr(dotenv_settings, "env_file", None)
+        return init_settings, _Environment(settings_cls, env_file)
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings; `overrides` (from the command line) win, None among them counts as absent.
+
+    Raises:
+        ConfigError: A key or a value is wrong; the text names the variable and the rule, and holds
+            no value of a secret setting.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        raise ConfigError(
+            "; ".join(_explain(dict(detail)) for detail in error.errors()),
+            how_to_fix="docs/settings.md lists every setting with its range",
+        ) from None
+
+
+def _explain(detail: dict[str, Any]) -> str:
+    """Render one pydantic error for the person who set the value."""
+    name = str(detail["loc"][0]) if detail["loc"] else "settings"
+    variable = PREFIX + name.upper()
+    reason = str(detail["msg"]).removeprefix("Value error, ")
+    reason = reason[:1].lower() + reason[1:]
+    if detail["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.0)
+        return f"{name} is not a setting; did you mean {near[0]}?"
+    if name == "api_keys":
+        return f"{variable}: {reason}"
+    return f"{variable} = {detail['input']!r}: {reason}"
