@@ -2,11 +2,11 @@
 
     python benchmarks/first_audio.py [--streams 1,8,32,64] [--seconds 30] [--json out.json]
 
-Starts the server and, for comparison, a plain Piper voice behind a minimal server, each in a process
-of its own on a free loopback port, and loads them one after the other from this process. First audio
-runs from the last byte of the request to the first sample above -50 dBFS at the client. Listeners
-arrive at random (exponential gaps) and play in real time; a single listener asks again as soon as
-its audio is complete.
+Starts the server and, for comparison, a plain Piper voice behind a minimal server, each in a
+process of its own on a free loopback port, and loads them one after the other from this process.
+First audio runs from the last byte of the request to the first sample above -50 dBFS at the client.
+Listeners arrive at random (exponential gaps) and play in real time; a single listener asks again as
+soon as its audio is complete.
 """
 
 from __future__ import annotations
