@@ -1,0 +1,190 @@
+"""Who may talk to the server: host and origin checks, keys, CORS, and the access log.
+
+One ASGI middleware in front of every route, HTTP and WebSocket alike. A browser lets any page in
+the world open a WebSocket to, or post a form at, ``127.0.0.1``; the origin check stops that, and
+the host check stops a page whose own name was pointed at ``127.0.0.1`` (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import time
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cosyvoice_stream.server.observability import Metrics
+from cosyvoice_stream.server.settings import Settings, is_loopback
+
+logger = logging.getLogger(__name__)
+
+_EXPOSED: Final = "X-Sample-Rate, X-Channels, X-Encoding, X-Seed, X-Voice, Retry-After"
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_OPEN_PREFIXES: Final = ("/v1/", "/metrics")
+"""Paths that need a key where keys are set; the page and the health probes do not."""
+
+
+class AccessControl:
+    """Refuse what may not come in; scrub keys from the scope so that nothing can log them."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._check_host = settings.is_loopback
+        self._hosts = frozenset(host.lower() for host in settings.allowed_hosts)
+        self._origins = frozenset(origin.lower() for origin in settings.allowed_origins)
+        self._keys = tuple(
+            hashlib.sha256(key.get_secret_value().encode()).digest() for key in settings.api_keys
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection of the application below, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        key = _take_key(scope, headers)
+        origin = headers.get("origin")
+        cross_site = origin is not None and not _same_host(origin, headers.get("host", ""))
+        allowed_origin = origin if cross_site and self._allows(origin) else None
+        send = self._watched(scope, send, allowed_origin)
+
+        if self._check_host and not self._knows_host(headers.get("host", "")):
+            await _refuse(
+                scope,
+                send,
+                403,
+                "this server listens on a loopback address and does not answer to that host name",
+                "use http://127.0.0.1, or list the name in COSYVOICE_STREAM_ALLOWED_HOSTS",
+            )
+        elif scope["type"] == "http" and _is_preflight(scope, headers):
+            await _answer_preflight(send, allowed_origin is not None or not cross_site, headers)
+        elif (
+            cross_site
+            and allowed_origin is None
+            and (scope["type"] == "websocket" or scope["method"] not in _SAFE_METHODS)
+        ):
+            await _refuse(
+                scope,
+                send,
+                403,
+                "pages of this origin may not use this server",
+                "list the origin in COSYVOICE_STREAM_ALLOWED_ORIGINS",
+            )
+        elif self._keys and scope["path"].startswith(_OPEN_PREFIXES) and not self._opens(key):
+            await _refuse(
+                scope,
+                send,
+                401,
+                "a key is needed" if key is None else "the key is wrong",
+                "send Authorization: Bearer KEY, X-API-Key: KEY, or ?api_key=KEY",
+            )
+        else:
+            await self._app(scope, receive, send)
+
+    def _opens(self, key: str | None) -> bool:
+        """Compare with every key, in constant time, whichever fits."""
+        digest = hashlib.sha256((key or "").encode(errors="surrogateescape")).digest()
+        fits = [hmac.compare_digest(digest, known) for known in self._keys]
+        return key is not None and any(fits)
+
+    def _allows(self, origin: str | None) -> bool:
+        return "*" in self._origins or (origin or "").lower() in self._origins
+
+    def _knows_host(self, host: str) -> bool:
+        name = urlsplit(f"//{host}").hostname if host else None
+        return name is None or is_loopback(name) or name.lower() in self._hosts
+
+    def _watched(self, scope: Scope, send: Send, allowed_origin: str | None) -> Send:
+        """Wrap `send`: CORS and safety headers on the way out, one count and log line."""
+        began = time.monotonic()
+
+        async def watched(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+                if self._origins:
+                    headers.add_vary_header("Origin")
+                if allowed_origin is not None:
+                    headers["Access-Control-Allow-Origin"] = allowed_origin
+                    headers["Access-Control-Expose-Headers"] = _EXPOSED
+                self._report(scope, message["status"], began)
+            await send(message)
+
+        return watched
+
+    def _report(self, scope: Scope, status: int, began: float) -> None:
+        route = getattr(scope.get("endpoint"), "__name__", "none")
+        self._metrics.http_request(route, status)
+        method = scope.get("method", "WEBSOCKET")
+        elapsed_ms = (time.monotonic() - began) * 1000
+        logger.debug("< %s %s %d after %.0f ms", method, route, status, elapsed_ms)
+
+
+def _take_key(scope: Scope, headers: Headers) -> str | None:
+    """Return the key that the client sent, and remove it from the query string.
+
+    The scope is changed in place, before anything else sees it: uvicorn's own log lines are made
+    from the same object.
+    """
+    from_query = None
+    if b"api_key" in scope["query_string"]:
+        fields = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        from_query = next((value for name, value in fields if name == "api_key"), None)
+        rest = [(name, value) for name, value in fields if name != "api_key"]
+        scope["query_string"] = urlencode(rest).encode("ascii")
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    return headers.get("x-api-key") or from_query
+
+
+def _same_host(origin: str, host: str) -> bool:
+    """Tell whether a page of `origin` was served by the host that it calls.
+
+    The scheme is not compared: behind a proxy that ends TLS it differs.
+    """
+    return bool(host) and urlsplit(origin).netloc.lower() == host.lower()
+
+
+def _is_preflight(scope: Scope, headers: Headers) -> bool:
+    return scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+
+
+async def _answer_preflight(send: Send, allowed: bool, headers: Headers) -> None:
+    fields = [(b"content-length", b"0")]
+    if allowed:
+        fields += [
+            (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE"),
+            (b"access-control-allow-headers", b"Authorization, Content-Type, X-API-Key"),
+            (b"access-control-max-age", b"600"),
+        ]
+        if "access-control-request-private-network" in headers:
+            fields.append((b"access-control-allow-private-network", b"true"))
+    status = 200 if allowed else 403
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _refuse(scope: Scope, send: Send, status: int, message: str, how_to_fix: str) -> None:
+    """Answer with an error of docs/protocol.md; for a WebSocket this refuses the handshake."""
+    body: dict[str, Any] = {
+        "error": {"code": "unauthorized", "message": message, "how_to_fix": how_to_fix}
+    }
+    text = json.dumps(body).encode()
+    fields = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(text)).encode()),
+        (b"connection", b"close"),
+    ]
+    if status == 401:
+        fields.append((b"www-authenticate", b"Bearer"))
+    prefix = "websocket." if scope["type"] == "websocket" else ""
+    await send({"type": f"{prefix}http.response.start", "status": status, "headers": fields})
+    await send({"type": f"{prefix}http.response.body", "body": text})
