@@ -18,8 +18,9 @@ The tree::
     │   ├── EngineBusy              come back after `retry_after_s`
     │   ├── UnsupportedLanguage     the engine cannot speak this script
     │   └── SynthesisFailed
-    └── TransportError
-        └── PeerGone
+    ├── TransportError
+    │   └── PeerGone
+    └── ShuttingDown                the server is about to stop
 
 Every exception holds its facts in fields and renders them in ``__str__``; callers never parse a
 message. No message holds what a user said or wrote.
@@ -184,3 +185,12 @@ class TransportError(VoiceStreamError):
 
 class PeerGone(TransportError):
     """The peer closed the connection or stopped reading from it."""
+
+
+class ShuttingDown(VoiceStreamError):
+    """The server is about to stop; it finishes what runs and takes nothing more."""
+
+    how_to_fix = "use another server, or try again when this one is back"
+
+    def __init__(self) -> None:
+        super().__init__("the server is about to stop")
