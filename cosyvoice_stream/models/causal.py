@@ -135,10 +135,9 @@ class Walk:
         for row, state in enumerate(self.states):
             rows = slice(row * self.group, (row + 1) * self.group)
             state.tails[index] = x[rows, :, x.shape[2] - width :].clone()
-        out: Tensor = F.conv1d(
-            x, conv.weight, conv.bias, dilation=conv.dilation, groups=conv.groups
-        )
-        return out
+        weight = conv.weight.to(x.dtype)
+        bias = None if conv.bias is None else conv.bias.to(x.dtype)
+        return F.conv1d(x, weight, bias, dilation=conv.dilation, groups=conv.groups)
 
     def extend(self, keys: Tensor, values: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Cache (B·G, H, T, d) keys and values; return all so far, per utterance."""

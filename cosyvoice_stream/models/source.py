@@ -1,0 +1,81 @@
+"""Harmonic source of the vocoder: pitch → a sum of nine harmonics and a little noise.
+
+Harmonic-plus-noise source: Wang et al., "Neural source-filter-based waveform model" (arXiv 1810.11946).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+SAMPLE_RATE = 24_000
+FRAME_SAMPLES = 480
+HARMONICS = 9
+VOICED_ABOVE_HZ = 10.0
+AMPLITUDE = 0.1
+VOICED_NOISE = 0.003
+
+
+class HarmonicSource(nn.Module):
+    """Nine harmonics, mixed to one channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.l_linear = nn.Linear(HARMONICS, 1)
+
+    def phase_steps(self, f0: Tensor) -> Tensor:
+        """(1, T) hertz → (T, 9) float64 phase advance of each frame, in cycles per sample, mod 1.
+
+        The sum over frames of 480 times this is the phase at the end of each frame.
+        """
+        harmonics = torch.arange(1, HARMONICS + 1, device=f0.device, dtype=torch.float32)
+        return torch.remainder(f0[0, :, None] * harmonics / SAMPLE_RATE, 1.0).double()
+
+    def forward(self, cycles: Tensor, voiced: Tensor, noise: Tensor | None) -> Tensor:
+        """Mix the harmonics.
+
+        Args:
+            cycles: (N, 9) float64 phase of every sample and harmonic, in cycles.
+            voiced: (N,) bool.
+            noise: (N, 9) float32, or None for none.
+
+        Returns:
+            (1, 1, N) float32 in (-1, 1).
+        """
+        waves = AMPLITUDE * torch.sin(2 * math.pi * torch.remainder(cycles, 1.0)).float()
+        waves = waves * voiced[:, None]
+        if noise is not None:
+            level = torch.where(voiced, VOICED_NOISE, AMPLITUDE / 3)
+            waves = waves + level[:, None] * noise
+        weight = self.l_linear.weight
+        return torch.tanh(self.l_linear(waves.to(weight.dtype))).T[None].float()
+
+
+class NoiseStream:
+    """Noise of one utterance, indexed by sample, the same however it is cut.
+
+    Args:
+        seed: Any 63-bit number.
+        uniform: Numbers from [0, 1) as CosyVoice 3 was trained with, else standard normal.
+    """
+
+    def __init__(self, seed: int, *, uniform: bool) -> None:
+        self._generator = torch.Generator().manual_seed(seed)
+        self._uniform = uniform
+        self._held = torch.empty(0, HARMONICS)
+        self._start = 0
+
+    def take(self, start: int, count: int) -> Tensor:
+        """(count, 9) float32 for samples from `start`; never ask for samples before an earlier start."""
+        if start < self._start:
+            raise ValueError("noise was asked for twice further back than it is kept")
+        missing = start + count - self._start - len(self._held)
+        if missing > 0:
+            shape = (missing, HARMONICS)
+            draw = torch.rand if self._uniform else torch.randn
+            self._held = torch.cat((self._held, draw(shape, generator=self._generator)))
+        self._held = self._held[start - self._start :]
+        self._start = start
+        return self._held[:count]
