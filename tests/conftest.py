@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-KINDS = {"unit", "protocol", "integration", "browser", "quality", "gpu"}
+KINDS = {"unit", "protocol", "integration", "browser", "model", "quality", "gpu"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

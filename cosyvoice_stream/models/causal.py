@@ -128,8 +128,8 @@ class Walk:
         """Apply a convolution causally to (B·G, C, T), with zeros before the first row."""
         width = (conv.kernel_size[0] - 1) * conv.dilation[0]
         index, self._conv = self._conv, self._conv + 1
-        if index == len(self.states[0].tails):
-            for state in self.states:
+        for state in self.states:
+            if index == len(state.tails):
                 state.tails.append(x.new_zeros(self.group, x.shape[1], width))
         x = torch.cat((torch.cat([state.tails[index] for state in self.states]), x), dim=2)
         for row, state in enumerate(self.states):
