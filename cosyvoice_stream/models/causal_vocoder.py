@@ -59,15 +59,11 @@ class VocoderState:
     """Frames with a known pitch."""
     decoded: int = 0
     """Frames that have been through the decoder."""
-    cycles: Tensor = field(
-        default_factory=lambda: torch.zeros(HARMONICS, dtype=torch.float64)
-    )
+    cycles: Tensor = field(default_factory=lambda: torch.zeros(HARMONICS, dtype=torch.float64))
     """(9,) phase after the last frame with a known pitch."""
     source: Tensor | None = None
     """(1, 1, N) samples that later spectral columns need; starts on a column."""
-    columns: Tensor = field(
-        default_factory=lambda: torch.zeros(1, 2 * BINS, COLUMNS_BEFORE)
-    )
+    columns: Tensor = field(default_factory=lambda: torch.zeros(1, 2 * BINS, COLUMNS_BEFORE))
     """(1, 18, columns) of the source, from column 120 · decoded - 14 on."""
     spectrum: Tensor = field(default_factory=lambda: torch.zeros(BINS, 0, dtype=torch.complex64))
     """(9, columns) last output columns, which overlap the next ones."""
@@ -176,9 +172,7 @@ def _driven(model: Hift, state: VocoderState, stage: int, count: int, *, skip: b
     down = model.source_downs[stage]
     offset = COLUMNS_BEFORE - (stride - 1) + (1 if skip else 0)
     length = (count - 1) * stride + down.kernel_size[0]
-    return F.conv1d(
-        state.columns[:, :, offset : offset + length], down.weight, down.bias, stride
-    )
+    return F.conv1d(state.columns[:, :, offset : offset + length], down.weight, down.bias, stride)
 
 
 def _overlap_add(state: VocoderState, end: int | None) -> Tensor:

@@ -185,9 +185,7 @@ class DitBlock(nn.Module):
         self.attn = DitAttention(config.width, config.heads)
         self.ff = FeedForward(config.width, config.ff_factor)
 
-    def forward(
-        self, x: Tensor, time: Tensor, rotary: tuple[Tensor, Tensor], walk: Walk
-    ) -> Tensor:
+    def forward(self, x: Tensor, time: Tensor, rotary: tuple[Tensor, Tensor], walk: Walk) -> Tensor:
         """(B, T, D) → (B, T, D)."""
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.attn_norm(time)
         x = x + gate_a * self.attn(plain_norm(x) * (1 + scale_a) + shift_a, rotary, walk)

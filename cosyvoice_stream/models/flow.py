@@ -91,9 +91,7 @@ class Flow(nn.Module):
         )
         self.register_buffer("noise", noise, persistent=False)
 
-    def encode(
-        self, rows: Tensor, context: Tensor | None, tokens: Walk, frames: Walk
-    ) -> Tensor:
+    def encode(self, rows: Tensor, context: Tensor | None, tokens: Walk, frames: Walk) -> Tensor:
         """Embedded tokens (B, K, D) and the three that follow → mu (B, 2 K, M)."""
         raise NotImplementedError
 
@@ -186,9 +184,7 @@ class FlowV2(Flow):
         self.encoder = Conformer(encoder)
         self.encoder_proj = nn.Linear(encoder.width, MEL)
 
-    def encode(
-        self, rows: Tensor, context: Tensor | None, tokens: Walk, frames: Walk
-    ) -> Tensor:
+    def encode(self, rows: Tensor, context: Tensor | None, tokens: Walk, frames: Walk) -> Tensor:
         """See `Flow.encode`."""
         out: Tensor = self.encoder_proj(self.encoder(rows, context, tokens, frames))
         return out
@@ -201,9 +197,7 @@ class FlowV3(Flow):
         super().__init__(MEL, Dit(estimator))
         self.pre_lookahead_layer = LookaheadLayer(MEL, lookahead_width)
 
-    def encode(
-        self, rows: Tensor, context: Tensor | None, tokens: Walk, frames: Walk
-    ) -> Tensor:
+    def encode(self, rows: Tensor, context: Tensor | None, tokens: Walk, frames: Walk) -> Tensor:
         """See `Flow.encode`."""
         if context is None:
             context = rows.new_zeros(rows.shape[0], LOOKAHEAD_TOKENS, rows.shape[2])

@@ -229,7 +229,5 @@ class Hift(nn.Module):
                 columns, down.weight, down.bias, down.stride, padding=down.stride[0] // 2
             )
             x = self.mix(stage, x + self.source_resblocks[stage](driven, None), None)
-        wave = torch.istft(
-            self.bins(x, None), FFT, HOP, FFT, window(mel.device), center=True
-        )
+        wave = torch.istft(self.bins(x, None), FFT, HOP, FFT, window(mel.device), center=True)
         return wave.clamp(-LIMIT, LIMIT)

@@ -48,7 +48,12 @@ class KvCache:
 
     @classmethod
     def empty(
-        cls, config: Qwen2Config, slots: int, positions: int, device: torch.device, dtype: torch.dtype
+        cls,
+        config: Qwen2Config,
+        slots: int,
+        positions: int,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> KvCache:
         """Allocate a cache for `slots` sequences of at most `positions` rows."""
         shape = (

@@ -132,9 +132,7 @@ def test_official_size(version: int) -> None:
     for name, chunk in expected.items():
         if name.startswith("fixed.chunk"):
             start, end = (int(n) for n in name.split(".")[2].split("_"))
-            torch.testing.assert_close(
-                mel[:, :, 2 * start : 2 * end], chunk, atol=1e-3, rtol=0
-            )
+            torch.testing.assert_close(mel[:, :, 2 * start : 2 * end], chunk, atol=1e-3, rtol=0)
 
 
 def test_an_utterance_of_more_than_five_minutes_is_refused() -> None:

@@ -25,9 +25,7 @@ def new_cache(size: str, slots: int, positions: int = 512) -> KvCache:
 
 def feed(model: SpeechLm, cache: KvCache, slot: int, rows: Tensor) -> Tensor:
     """Append (K, D) rows to one slot and return the last hidden row."""
-    hidden = model.decoder(
-        rows[None], torch.tensor([slot]), torch.tensor([len(rows)]), cache
-    )
+    hidden = model.decoder(rows[None], torch.tensor([slot]), torch.tensor([len(rows)]), cache)
     return hidden[0, -1]
 
 
@@ -134,9 +132,7 @@ def stream(version: int, case: dict[str, list[int]]) -> tuple[list[int], list[in
                 in_last_phase += 1
                 token = model.ids.end if in_last_phase == 25 else token
             drawn.append(token)
-            feeder.accept(
-                token, is_end=token == model.ids.end, is_fill=token == model.ids.fill
-            )
+            feeder.accept(token, is_end=token == model.ids.end, is_fill=token == model.ids.fill)
 
     position = 0
     for count in case["text_sizes"]:

@@ -45,9 +45,7 @@ def bare_flow(version: int, size: str) -> Flow:
         return FlowV3(dims["pre_ch"], DitConfig(dims["dim"], dims["depth"], dims["heads"]))
     return FlowV2(
         ConformerConfig(512, dims["enc_heads"], dims["enc_ff"], dims["enc_blocks"]),
-        UnetConfig(
-            dims["unet_ch"], dims["unet_blocks"], dims["unet_mid"], dims["unet_heads"]
-        ),
+        UnetConfig(dims["unet_ch"], dims["unet_blocks"], dims["unet_mid"], dims["unet_heads"]),
     )
 
 
