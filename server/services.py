@@ -1,0 +1,115 @@
+"""What the routes and sessions of one application share, as ``app.state.services``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from cosyvoice_stream.engine import Engine
+from cosyvoice_stream.errors import EngineBusy, ShuttingDown
+from cosyvoice_stream.server.limits import Admission
+from cosyvoice_stream.server.observability import Metrics
+from cosyvoice_stream.server.settings import Settings
+from cosyvoice_stream.server.speech import SpeechService
+from cosyvoice_stream.server.voice_service import VoiceService
+from cosyvoice_stream.server.wire_replies import EngineSummary, Limits, VoiceName
+
+logger = logging.getLogger(__name__)
+
+_WARM_UP_RETRY_S = 1.0
+"""Hint for clients that come before the engine is warm."""
+
+
+class Readiness:
+    """Whether the server takes work: ``starting`` → ``ready`` or ``failed`` → ``stopping``.
+
+    Attributes:
+        state: Where it stands.
+        failure: Why the engine did not start, in state ``failed``.
+    """
+
+    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+        self.state: Literal["starting", "ready", "failed", "stopping"] = "starting"
+        self.failure: Exception | None = None
+        self._engine = engine
+        self._metrics = metrics
+        self._settled = asyncio.Event()
+
+    async def start_engine(self) -> None:
+        """Load and warm the engine; a failure is kept for those who wait."""
+        began = time.monotonic()
+        try:
+            await self._engine.start()
+        except Exception as error:
+            self.failure = error
+            self.state = "failed"
+        else:
+            if self.state == "starting":
+                self.state = "ready"
+                self._metrics.set_ready(True)
+                logger.info("engine ready after %.0f ms", (time.monotonic() - began) * 1000)
+        finally:
+            self._settled.set()
+
+    async def settled(self) -> None:
+        """Wait until the engine is warm.
+
+        Raises:
+            Exception: What `Engine.start` raised.
+        """
+        await self._settled.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def stop(self) -> None:
+        """Take no more work from here on."""
+        self.state = "stopping"
+        self._metrics.set_ready(False)
+        self._settled.set()
+
+    def require(self) -> None:
+        """Raise unless the server takes work.
+
+        Raises:
+            EngineBusy: The engine is not warm yet.
+            ShuttingDown: The server is about to stop, or its engine did not start.
+        """
+        if self.state == "starting":
+            raise EngineBusy(_WARM_UP_RETRY_S, "the engine is warming up")
+        if self.state != "ready":
+            raise ShuttingDown
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that is made once per application."""
+
+    settings: Settings
+    engine: Engine
+    voices: VoiceService
+    admission: Admission
+    speech: SpeechService
+    metrics: Metrics
+    readiness: Readiness
+
+    def engine_summary(self) -> EngineSummary:
+        """Describe the engine to clients."""
+        info = self.engine.info
+        return EngineSummary(
+            name=info.name,
+            sample_rate=info.sample_rate,
+            languages=list(info.languages),
+            features=sorted(info.features),
+            description=info.description,
+            voices=[VoiceName(id=voice.voice_id, name=voice.name) for voice in info.voices],
+        )
+
+    def limits(self) -> Limits:
+        """Return what one session may ask for."""
+        return Limits(
+            max_utterance_chars=self.settings.max_text_chars,
+            max_recording_s=self.settings.max_reference_s,
+        )
