@@ -21,6 +21,7 @@ from typing import Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.server.app import create_app
 from cosyvoice_stream.server.observability import configure_logging
@@ -42,11 +43,17 @@ _DRAIN_LOOK_S: Final = 0.05
 """Between two looks for a second signal while draining."""
 
 
-def serve(settings: Settings, *, announce: Callable[[str], None] | None = None) -> None:
+def serve(
+    settings: Settings,
+    *,
+    engine: Engine | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> None:
     """Run the server in this process until SIGTERM or SIGINT.
 
     Args:
         settings: How to run.
+        engine: The engine to use instead of the one that the settings name.
         announce: Gets the lines for a person when the server is ready; by default they go to
             standard output on a terminal, else to the log.
 
@@ -60,7 +67,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None] | None = None) 
             "anybody who reaches %s can use this server: set %sAPI_KEYS", settings.host, PREFIX
         )
     with contextlib.closing(listen(settings)) as listener:
-        app = create_app(settings)
+        app = create_app(settings, engine)
         server = StreamServer(
             uvicorn_config(app, settings),
             app.state.services,
@@ -247,7 +254,8 @@ class StreamServer(uvicorn.Server):
             logger.info("stopping: %d utterances get up to %g s to finish", live, limit_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(services.settings.drain_s):
-                while services.admission.live and not self.force_exit:
+                # The second signal arrives outside the loop and can set no event.
+                while services.admission.live and not self.force_exit:  # noqa: ASYNC110
                     await asyncio.sleep(_DRAIN_LOOK_S)
 
 
