@@ -150,6 +150,7 @@ async def create_voice(request: Request) -> Response:
         {
             "voice": made.voice.to_json(),
             "quality": made.quality,
+            "transcript": made.transcript,
             "warnings": made.warnings,
         },
         status_code=201,

@@ -171,16 +171,14 @@ def _explain(error: OSError, settings: Settings) -> ConfigError:
 class AbortableHttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, with a way to drop a connection that does not drain.
 
-    ``scope["extensions"]["cosyvoice_stream.abort"]`` closes it at once. A plain close waits for
-    the write buffer, which a client that stopped reading never empties.
+    ``scope["extensions"]["cosyvoice_stream.connection"]["abort"]`` closes it at once. A plain close
+    waits for the write buffer, which a client that stopped reading never empties.
     """
 
     def on_message_begin(self) -> None:
         """Start the scope of one request."""
         super().on_message_begin()
-        self.scope["extensions"] = {  # type: ignore[typeddict-unknown-key]
-            "cosyvoice_stream.abort": self.transport.abort
-        }
+        self.scope["extensions"] = {"cosyvoice_stream.connection": {"abort": self.transport.abort}}
 
 
 class StreamServer(uvicorn.Server):

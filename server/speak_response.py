@@ -136,8 +136,8 @@ def _head(started: Started) -> dict[str, Any]:
 
 async def _cut_short(scope: Scope, receive: Receive) -> None:
     """Drop the connection in the middle of the body: chunked encoding has no other way to fail."""
-    abort = scope.get("extensions", {}).get("cosyvoice_stream.abort")
-    if abort is None:
+    connection = scope.get("extensions", {}).get("cosyvoice_stream.connection")
+    if connection is None:
         raise ConnectionAbortedError("the utterance failed after its first audio")
-    abort()
+    connection["abort"]()
     await _client_gone(receive)

@@ -16,6 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from cosyvoice_stream.errors import ConfigError
+from cosyvoice_stream.server.runner import listen
+from cosyvoice_stream.server.settings import Settings
+
 pytestmark = pytest.mark.integration
 
 SCRIPT = Path(__file__).parents[1] / "support" / "serve_fake.py"
@@ -148,3 +152,28 @@ def test_open_server_without_keys_is_warned_about(tmp_path: Path) -> None:
         running.terminate()
         _, errors = running.communicate(timeout=10)
     assert "set COSYVOICE_STREAM_API_KEYS" in errors
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own sizes differ elsewhere")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
+def test_accepted_connections_hold_little_unsent_audio(host: str) -> None:
+    with listen(Settings(_env_file=None, host=host, port=0, stall_timeout_s=5)) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 256 * 1024
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("no-such-host.invalid", "the host 'no-such-host.invalid' has no address"),
+        ("192.0.2.1", "cannot listen on 192.0.2.1:8000"),
+    ],
+)
+def test_address_that_is_not_ours_is_explained(host: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        listen(Settings(_env_file=None, host=host))
+    assert "COSYVOICE_STREAM_HOST" in str(caught.value.how_to_fix)
