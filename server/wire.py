@@ -86,7 +86,7 @@ __all__ = [
     "VoiceReady",
     "VoiceRejected",
     "WordTime",
-    "claimed_id",
+    "opening_id",
     "parse_client_message",
     "parse_server_message",
     "parse_speech",
@@ -293,13 +293,15 @@ def parse_speech(body: bytes) -> SpeechRequest:
         raise InvalidMessage(_describe(error)) from None
 
 
-def claimed_id(text: str) -> str | None:
-    """The `id` that a refused message seems to be about, for the answer to it."""
+def opening_id(text: str) -> str | None:
+    """The id of the utterance that a refused message meant to open, for the answer to it."""
     try:
         message = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    claimed = message.get("id") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or message.get("type") not in ("utterance.start", "speak"):
+        return None
+    claimed = message.get("id")
     return claimed if isinstance(claimed, str) and _ID.fullmatch(claimed) else None
 
 

@@ -52,8 +52,8 @@ class Limits(BaseModel):
     """Characters of text in one message."""
     max_utterance_chars: int = 100_000
     """Characters of text in one utterance."""
-    max_waiting_chars: int = 200_000
-    """Characters of the session that the engine has not taken yet."""
+    max_live_chars: int = 200_000
+    """Characters of text in all live utterances of a session."""
     max_utterances: int = 64
     """Live utterances of a session, spoken or waiting."""
     max_recording_s: float = 60.0
