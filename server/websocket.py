@@ -10,7 +10,7 @@ import contextlib
 import socket
 from asyncio.transports import BaseTransport
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, cast
 
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -55,9 +55,10 @@ class StreamWebSocketProtocol(WebSocketsSansIOProtocol):
         """Put our extensions into the scope before the application sees it."""
         super().handle_connect(event)
         if self.response.status_code == 101:
-            extensions = self.scope.setdefault("extensions", {})
-            extensions[ABORT] = self.transport.abort  # type: ignore[index]
-            extensions[UNSENT_BYTES] = self.transport.get_write_buffer_size  # type: ignore[index]
+            # Typed as a mapping to mappings, which the ASGI specification does not ask for.
+            extensions = cast("dict[str, Any]", self.scope["extensions"])
+            extensions[ABORT] = self.transport.abort
+            extensions[UNSENT_BYTES] = self.transport.get_write_buffer_size
 
 
 class WebSocketTransport:
