@@ -19,7 +19,8 @@ from cosyvoice_stream.server.http import answer_unexpected, api_routes, exceptio
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.linger import Linger
 from cosyvoice_stream.server.observability import Metrics
-from cosyvoice_stream.server.services import Readiness, Services
+from cosyvoice_stream.server.services import Readiness, Services, session_limits
+from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import PREFIX, Settings
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.voice_service import VoiceService
@@ -55,23 +56,40 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             starts and closes it.
 
     Returns:
-        The application. ``app.state.services`` holds its `Services`.
+        The application. ``app.state.services`` holds its `Services`, ``app.state.sessions`` the
+        `Sessions` among them.
 
     Raises:
         ConfigError: The settings name an engine that does not exist.
     """
     engine = engine or build_engine(settings)
     metrics = Metrics()
-    voices = VoiceService(engine, VoiceStore(settings.voices_dir))
+    readiness = Readiness(engine, metrics)
+    voices = VoiceService(
+        engine,
+        VoiceStore(settings.voices_dir, max_voices=settings.max_voices),
+        require_consent=settings.require_consent,
+        max_reference_s=settings.max_reference_s,
+    )
     admission = Admission(settings.max_live_utterances)
+    speech = SpeechService(engine, voices, admission)
     services = Services(
         settings=settings,
         engine=engine,
         voices=voices,
         admission=admission,
-        speech=SpeechService(engine, voices, admission),
+        speech=speech,
+        sessions=Sessions(
+            speech,
+            voices,
+            metrics,
+            require_ready=readiness.require_engine,
+            limits=session_limits(settings),
+            max_sessions=settings.max_sessions,
+            stall_timeout_s=settings.stall_timeout_s,
+        ),
         metrics=metrics,
-        readiness=Readiness(engine, metrics),
+        readiness=readiness,
     )
     metrics.watch_live_utterances(lambda: admission.live)
     app = Starlette(
@@ -91,6 +109,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         lifespan=_lifespan,
     )
     app.state.services = services
+    app.state.sessions = services.sessions
     return app
 
 

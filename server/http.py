@@ -16,18 +16,25 @@ from starlette.routing import Route
 from cosyvoice_stream.errors import (
     EnrolmentRejected,
     InvalidMessage,
+    InvalidState,
     LimitExceeded,
     PeerGone,
     VoiceStreamError,
 )
 from cosyvoice_stream.server.error_map import error_json, http_status, log_internal
 from cosyvoice_stream.server.observability import Metrics
-from cosyvoice_stream.server.services import Services
+from cosyvoice_stream.server.services import Services, session_limits
+from cosyvoice_stream.server.sessions import engine_summary
 from cosyvoice_stream.server.speak_response import SpeakResponse
 from cosyvoice_stream.server.uploads import receive_upload
 from cosyvoice_stream.server.voice_service import EnrolRequest
-from cosyvoice_stream.server.wire import PROTOCOL, parse_speech
-from cosyvoice_stream.server.wire_settings import ENCODINGS, SAMPLE_RATES, UtteranceSettings
+from cosyvoice_stream.server.wire import (
+    ENCODINGS,
+    PROTOCOL,
+    SAMPLE_RATES,
+    UtteranceSettings,
+    parse_speech,
+)
 from cosyvoice_stream.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -94,9 +101,9 @@ async def info(request: Request) -> Response:
             "name": "cosyvoice-stream",
             "version": __version__,
             "protocol": PROTOCOL,
-            "engine": services.engine_summary().model_dump(),
+            "engine": engine_summary(services.engine.info).model_dump(),
             "limits": {
-                **services.limits().model_dump(),
+                **session_limits(services.settings).model_dump(),
                 "max_upload_bytes": services.settings.max_upload_bytes,
             },
             "encodings": list(ENCODINGS),
@@ -119,7 +126,10 @@ async def get_voice(request: Request) -> Response:
 
 async def delete_voice(request: Request) -> Response:
     """Delete a stored voice and everything made from it."""
-    await _services(request).voices.delete(request.path_params["voice_id"])
+    try:
+        await _services(request).voices.delete(request.path_params["voice_id"])
+    except InvalidState as error:  # a built-in voice: forbidden for good, not a matter of time
+        return JSONResponse({"error": error_json(error)}, status_code=403)
     return Response(status_code=204)
 
 

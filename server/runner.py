@@ -37,9 +37,11 @@ _SEND_BUFFER_BYTES: Final = 128 * 1024
 _KEEPALIVE_IDLE_S: Final = 60
 _KEEPALIVE_INTERVAL_S: Final = 15
 _KEEPALIVE_PROBES: Final = 4
-_CANCEL_S: Final = 2
-"""For requests that are still open after the drain."""
-_DRAIN_LOOK_S: Final = 0.05
+_GOODBYE_S: Final = 1
+"""For the closing handshakes of sessions after the drain."""
+_CANCEL_S: Final = 1
+"""For requests that are still open after that; then they are cancelled."""
+_DRAIN_LOOK_S: Final = 0.02
 """Between two looks for a second signal while draining."""
 
 
@@ -171,8 +173,8 @@ def _explain(error: OSError, settings: Settings) -> ConfigError:
 class AbortableHttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, with a way to drop a connection that does not drain.
 
-    ``scope["extensions"]["cosyvoice_stream.connection"]["abort"]`` closes it at once. A plain close
-    waits for the write buffer, which a client that stopped reading never empties.
+    The scope's extensions get ``cosyvoice_stream.abort``, as for a WebSocket. A plain close waits
+    for the write buffer, which a client that stopped reading never empties.
     """
 
     def on_message_begin(self) -> None:
@@ -244,17 +246,25 @@ class StreamServer(uvicorn.Server):
         self._announce(await greeting(self._services, self._port))
 
     async def _drain(self) -> None:
-        services = self._services
+        """Finish what runs, refuse what comes; sessions say good-bye with 1001."""
+        services, limit_s = self._services, self._services.settings.drain_s
         services.readiness.stop()
-        live = services.admission.live
-        if live:
-            limit_s = services.settings.drain_s
-            logger.info("stopping: %d utterances get up to %g s to finish", live, limit_s)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(services.settings.drain_s):
-                # The second signal arrives outside the loop and can set no event.
-                while services.admission.live and not self.force_exit:  # noqa: ASYNC110
-                    await asyncio.sleep(_DRAIN_LOOK_S)
+        if services.admission.live:
+            logger.info(
+                "stopping: %d utterances get up to %g s to finish", services.admission.live, limit_s
+            )
+        sessions = asyncio.create_task(services.sessions.drain(limit_s), name="drain sessions")
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limit_s + _GOODBYE_S):
+                    # The second signal arrives outside the loop and can set no event.
+                    while services.admission.live or not sessions.done():
+                        if self.force_exit:
+                            break
+                        await asyncio.sleep(_DRAIN_LOOK_S)
+        finally:
+            sessions.cancel()
+            await asyncio.gather(sessions, return_exceptions=True)
 
 
 async def greeting(services: Services, port: int) -> str:

@@ -12,10 +12,11 @@ from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import EngineBusy, ShuttingDown
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.observability import Metrics
+from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import Settings
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.voice_service import VoiceService
-from cosyvoice_stream.server.wire_replies import EngineSummary, Limits, VoiceName
+from cosyvoice_stream.server.wire import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -71,15 +72,26 @@ class Readiness:
         self._settled.set()
 
     def require(self) -> None:
-        """Raise unless the server takes work.
+        """Raise unless the server takes new work.
 
         Raises:
             EngineBusy: The engine is not warm yet.
             ShuttingDown: The server is about to stop, or its engine did not start.
         """
+        self.require_engine()
+        if self.state == "stopping":
+            raise ShuttingDown
+
+    def require_engine(self) -> None:
+        """Raise unless the engine works, for what was taken before the server began to stop.
+
+        Raises:
+            EngineBusy: The engine is not warm yet.
+            ShuttingDown: The engine did not start.
+        """
         if self.state == "starting":
             raise EngineBusy(_WARM_UP_RETRY_S, "the engine is warming up")
-        if self.state != "ready":
+        if self.failure is not None:
             raise ShuttingDown
 
 
@@ -92,24 +104,15 @@ class Services:
     voices: VoiceService
     admission: Admission
     speech: SpeechService
+    sessions: Sessions
     metrics: Metrics
     readiness: Readiness
 
-    def engine_summary(self) -> EngineSummary:
-        """Describe the engine to clients."""
-        info = self.engine.info
-        return EngineSummary(
-            name=info.name,
-            sample_rate=info.sample_rate,
-            languages=list(info.languages),
-            features=sorted(info.features),
-            description=info.description,
-            voices=[VoiceName(id=voice.voice_id, name=voice.name) for voice in info.voices],
-        )
 
-    def limits(self) -> Limits:
-        """Return what one session may ask for."""
-        return Limits(
-            max_utterance_chars=self.settings.max_text_chars,
-            max_recording_s=self.settings.max_reference_s,
-        )
+def session_limits(settings: Settings) -> Limits:
+    """Return what one session may ask for."""
+    return Limits(
+        max_utterance_chars=settings.max_text_chars,
+        max_live_chars=2 * settings.max_text_chars,
+        max_recording_s=settings.max_reference_s,
+    )

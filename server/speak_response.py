@@ -15,7 +15,8 @@ from cosyvoice_stream.server.error_map import log_internal
 from cosyvoice_stream.server.observability import Outcome, log_utterance
 from cosyvoice_stream.server.services import Services
 from cosyvoice_stream.server.speech import AudioOut, Speech, Started
-from cosyvoice_stream.server.wire_settings import UtteranceSettings
+from cosyvoice_stream.server.websocket import ABORT
+from cosyvoice_stream.server.wire import UtteranceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -136,8 +137,8 @@ def _head(started: Started) -> dict[str, Any]:
 
 async def _cut_short(scope: Scope, receive: Receive) -> None:
     """Drop the connection in the middle of the body: chunked encoding has no other way to fail."""
-    connection = scope.get("extensions", {}).get("cosyvoice_stream.connection")
-    if connection is None:
+    abort = scope.get("extensions", {}).get(ABORT)
+    if abort is None:
         raise ConnectionAbortedError("the utterance failed after its first audio")
-    connection["abort"]()
+    abort()
     await _client_gone(receive)
