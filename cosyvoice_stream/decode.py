@@ -372,10 +372,11 @@ class _Mixdown:
 def _as_float(frame: av.AudioFrame) -> NDArray[np.float32]:
     """Samples of a frame as float32 in [-1, 1], shape (N, C)."""
     data = frame.to_ndarray()
-    if data.dtype.str[1:] == "u1":
-        data = (data.astype(np.float32) - 128.0) / 128.0
+    kind = data.dtype.str[1:]
+    if kind == "u1":
+        audio = (data.astype(np.float32) - 128.0) / np.float32(128.0)
     else:
-        data = data.astype(np.float32) * np.float32(1.0 / _FULL_SCALE[data.dtype.str[1:]])
+        audio = data.astype(np.float32) * np.float32(1.0 / _FULL_SCALE[kind])
     if frame.format.is_planar:
-        return data.T  # (C, N) -> (N, C)
-    return data.reshape(-1, frame.layout.nb_channels)
+        return np.asarray(audio.T, np.float32)  # (C, N) -> (N, C)
+    return np.asarray(audio.reshape(-1, frame.layout.nb_channels), np.float32)

@@ -42,6 +42,8 @@ class Endpointer:
 
     def __init__(self, *, min_samples: int = 0) -> None:
         self._min_samples = min_samples
+        self._start: int | None = None
+        self._active = False
         self.reset()
 
     @property
@@ -74,7 +76,7 @@ class Endpointer:
     def reset(self) -> None:
         """Forget everything."""
         self._active = False
-        self._start: int | None = None
+        self._start = None
         self._end = 0
         self._speech = 0
 

@@ -84,6 +84,8 @@ class Recorder:
         self._is_speech = is_speech
         self._max_samples = int(max_seconds * sample_rate)
         self._block_samples = max(1, sample_rate * progress_ms // 1000)
+        self._parts: list[Samples] = []
+        self._speech_power: float | None = None
         self.reset()
 
     @property
@@ -127,11 +129,11 @@ class Recorder:
 
     def reset(self) -> None:
         """Forget the recording."""
-        self._parts: list[Samples] = []
+        self._parts = []
         self._kept = 0
         self._unjudged = 0
         self._speech_samples = 0
-        self._speech_power: float | None = None
+        self._speech_power = None
         self._loudest_dbfs = LEVEL_FLOOR_DBFS
         self._clipped: deque[bool] = deque(maxlen=_CLIPPED_BLOCKS)
         native = self.sample_rate in RATES_HZ

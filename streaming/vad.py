@@ -75,6 +75,7 @@ class VoiceActivity:
         self.frame_samples = sample_rate * frame_ms // 1000
         self._start_frames = max(1, -(-start_ms // frame_ms))
         self._stop_frames = max(1, -(-stop_ms // frame_ms))
+        self._unread: Samples = np.zeros(0, np.float32)
         self.reset()
 
     def push(self, samples: Samples) -> list[VadFrame]:
@@ -98,7 +99,7 @@ class VoiceActivity:
 
     def reset(self) -> None:
         """Forget everything; the next sample is number 0."""
-        self._unread: Samples = np.zeros(0, np.float32)
+        self._unread = np.zeros(0, np.float32)
         self._position = 0
         self._active = False
         self._run = 0
