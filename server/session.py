@@ -25,7 +25,6 @@ from cosyvoice_stream.errors import (
     EnrolmentRejected,
     PeerGone,
     ShuttingDown,
-    VoiceNotFound,
     VoiceStreamError,
 )
 from cosyvoice_stream.server.error_map import error_kind, log_internal
@@ -191,7 +190,8 @@ class Session:
             self._report_unfinished()
             self._observer.session_closed()
             self._log.info("session closed: %s", reason)
-            await self._drop_voices()
+            for voice_id in self._own_voices:
+                self._voices.forget_temporary(voice_id)
 
     async def drain(self, timeout_s: float) -> None:
         """Let live utterances finish, refuse new ones, then close with 1001.
@@ -215,12 +215,6 @@ class Session:
                 await self._transport.close(INTERNAL_ERROR, "internal error")
         except (TimeoutError, PeerGone):
             self._transport.abort()
-
-    async def _drop_voices(self) -> None:
-        """Forget the voices that were made in this session and are not to be kept."""
-        for voice_id in self._own_voices:
-            with contextlib.suppress(VoiceNotFound):
-                await self._voices.delete(voice_id)
 
     # Reading
 

@@ -47,6 +47,5 @@ class StaticVoices:
             warnings=["a warning"],
         )
 
-    async def delete(self, voice_id: str) -> None:
-        if self.made.pop(voice_id, None) is None:
-            raise VoiceNotFound(voice_id)
+    def forget_temporary(self, voice_id: str) -> None:
+        self.made.pop(voice_id, None)

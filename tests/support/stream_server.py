@@ -11,7 +11,6 @@ import uvicorn
 import websockets
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
-from support.static_voices import StaticVoices
 
 from cosyvoice_stream.fake import FakeEngine
 from cosyvoice_stream.server.limits import Admission
@@ -19,6 +18,7 @@ from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.websocket import StreamWebSocketProtocol, websocket_endpoint
 from cosyvoice_stream.server.wire import MAX_MESSAGE_BYTES, AudioHeader
+from support.static_voices import StaticVoices
 
 PATIENCE_S = 20.0
 
