@@ -28,6 +28,7 @@ LEVEL_FLOOR_DBFS: Final = -96.0
 _CLIPPED_SAMPLES = 3
 _CLIPPED_BLOCKS = 5
 _PATIENCE_MS = 1_500
+"""Sound that is not recognised as speech before the speaker is asked to be louder."""
 _SILENT_DBFS = -60.0
 _VAD_RATE_HZ = 16_000
 _SMOOTHING = 0.2
@@ -134,7 +135,7 @@ class Recorder:
         self._unjudged = 0
         self._speech_samples = 0
         self._speech_power = None
-        self._loudest_dbfs = LEVEL_FLOOR_DBFS
+        self._unheard_ms = 0
         self._clipped: deque[bool] = deque(maxlen=_CLIPPED_BLOCKS)
         native = self.sample_rate in RATES_HZ
         self._vad_rate = self.sample_rate if native else _VAD_RATE_HZ
@@ -147,9 +148,10 @@ class Recorder:
         block = self._take_block()
         power = float(np.mean(np.square(block, dtype=np.float64)))
         level_dbfs = max(LEVEL_FLOOR_DBFS, 10 * math.log10(power)) if power else LEVEL_FLOOR_DBFS
-        self._loudest_dbfs = max(self._loudest_dbfs, level_dbfs)
         self._clipped.append(int(np.count_nonzero(np.abs(block) >= CLIPPED)) >= _CLIPPED_SAMPLES)
         speech = [frame for frame in self._judge(block) if frame.speech and frame.active]
+        if not speech and level_dbfs > _SILENT_DBFS:
+            self._unheard_ms += len(block) * 1000 // self.sample_rate
         if speech:
             self._speech_samples += sum(frame.end_sample - frame.start_sample for frame in speech)
             if self._speech_power is None:
@@ -182,8 +184,7 @@ class Recorder:
         if any(self._clipped):
             return Hint.TOO_LOUD
         if self._speech_power is None:
-            unheard = self.captured_ms < _PATIENCE_MS or self._loudest_dbfs < _SILENT_DBFS
-            return Hint.SPEAK if unheard else Hint.SPEAK_LOUDER
+            return Hint.SPEAK if self._unheard_ms < _PATIENCE_MS else Hint.SPEAK_LOUDER
         if self._speech_power < 10 ** (QUIET_SPEECH_DBFS / 10):
             return Hint.SPEAK_LOUDER
         return Hint.ENOUGH if speech_ms >= ENOUGH_SPEECH_MS else Hint.MORE_SPEECH
