@@ -105,6 +105,7 @@ class _Turn:
     began_at: float
     speech: Speech | None = None
     task: asyncio.Task[None] | None = None
+    reported: bool = False
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def stop(self) -> None:
@@ -187,7 +188,8 @@ class Session:
             self._group = None
             self._ended.set()
             self._writer.recheck()
-            self._report_unfinished()
+            if self._turn is not None:
+                self._report(self._turn, "cancelled")
             self._observer.session_closed()
             self._log.info("session closed: %s", reason)
             for voice_id in self._own_voices:
@@ -327,6 +329,9 @@ class Session:
                 await self._text.wait()
 
     def _report(self, turn: _Turn, outcome: Outcome) -> None:
+        if turn.reported:
+            return
+        turn.reported = True
         playout = turn.utterance.playout
         audio_ms = playout.to_ms(playout.generated)
         wait_ms = (turn.began_at - turn.utterance.opened_at) * 1000
@@ -336,11 +341,6 @@ class Session:
             metrics = turn.speech.metrics(outcome, audio_ms=audio_ms, queue_wait_ms=wait_ms)
         self._observer.utterance_ended(metrics)
         log_utterance(self._log, metrics)
-
-    def _report_unfinished(self) -> None:
-        """Count what the end of the session has cut off."""
-        if self._turn is not None and not self._turn.over.is_set():
-            self._report(self._turn, "cancelled")
 
     # Recording
 

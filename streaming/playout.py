@@ -89,7 +89,7 @@ class Playout:
         if self._reported is not None:
             return min(self._reported, self.sent), False
         self._advance(now)
-        return int(self._estimate), True
+        return round(self._estimate), True
 
     def played_ms(self, now: float) -> tuple[float, bool]:
         """`played` in milliseconds."""
