@@ -203,7 +203,9 @@ class VoiceStore:
         """
         path = self._path(voice_id)
         name = cache_name(voice.engine)
-        with self._changing, _explain_os_errors():
+        if not path.is_dir():
+            raise VoiceNotFound(voice_id)
+        with self._changing, _explain_os_errors(), self._shared_lock():
             building = path / f"{_NEW}{name}"
             try:
                 write(building, to_safetensors(voice))
@@ -252,18 +254,15 @@ class VoiceStore:
 
     def _sweep(self) -> None:
         """Remove what a killed process left behind, unless another one is at work."""
-        leftovers = [
-            entry
-            for entry in self.folder.iterdir()
-            if entry.name.startswith((_NEW, _GONE)) and entry.is_dir()
-        ]
+        patterns = (f"{_NEW}*", f"{_GONE}*", f"voice-*/{_NEW}*")
+        leftovers = [entry for pattern in patterns for entry in self.folder.glob(pattern)]
         if not leftovers:
             return
         try:
             with self._exclusive_lock() as alone:
                 for entry in leftovers:
                     if alone or time.time() - entry.stat().st_mtime > _LEFTOVER_AGE_S:
-                        shutil.rmtree(entry, ignore_errors=True)
+                        _remove(entry)
         except OSError as error:
             logger.warning("leftovers in the voices folder stay: %s", error.strerror)
 
@@ -291,6 +290,13 @@ class VoiceStore:
             yield alone
         finally:
             os.close(lock)
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)
 
 
 def _damaged() -> VoiceError:
