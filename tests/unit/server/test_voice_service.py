@@ -114,6 +114,10 @@ def run(
     return asyncio.run(session())
 
 
+def files_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
 def enrol(folder: Path, **request: Any) -> Enrolment:
     """Enrol the recording and return what was made."""
     made: list[Enrolment] = []
@@ -206,7 +210,7 @@ def test_a_deleted_voice_is_gone_everywhere(tmp_path: Path) -> None:
             with pytest.raises(VoiceNotFound):
                 await call(voice_id)
         assert len(await service.list()) == 1
-        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+        assert files_in(tmp_path) == [".lock"]
 
     run(tmp_path, use)
 
@@ -303,7 +307,7 @@ def test_temporary_voices_are_not_stored_and_not_listed(tmp_path: Path) -> None:
         assert (await service.resolve(voice_id)).voice_id == voice_id
         assert await service.info(voice_id) == made.voice
         assert len(await service.list()) == 1
-        assert not list(tmp_path.iterdir())
+        assert not files_in(tmp_path)
         await service.delete(voice_id)
         with pytest.raises(VoiceNotFound):
             await service.resolve(voice_id)
@@ -400,7 +404,7 @@ def test_what_the_engine_refuses_carries_the_report(tmp_path: Path) -> None:
             await service.enrol_file(RECORDING, EnrolRequest())
         assert refused.value.quality is not None
         assert refused.value.quality["verdict"] == "ok"
-        assert not list(tmp_path.iterdir())
+        assert not files_in(tmp_path)
 
     run(tmp_path, use, {"rejects": True})
 
@@ -469,7 +473,7 @@ def test_a_client_that_leaves_while_its_voice_is_stored_leaves_none(tmp_path: Pa
         with pytest.raises(asyncio.CancelledError):
             await leaving
         assert len(await service.list()) == 1
-        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+        assert files_in(tmp_path) == [".lock"]
 
     run(tmp_path, use)
 
