@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import webrtcvad
+from numpy.typing import NDArray
 
 from cosyvoice_stream.server.recording_state import SAMPLE_BYTES
 from cosyvoice_stream.server.wire import VoiceBegin, VoiceProgress
 from cosyvoice_stream.streaming.g711 import decode_alaw, decode_mulaw
-from cosyvoice_stream.streaming.pcm import from_f32le, from_s16le
+from cosyvoice_stream.streaming.pcm import from_s16le
 from cosyvoice_stream.streaming.recorder import Recorder
 from cosyvoice_stream.types import Samples
+
+_Octets: TypeAlias = NDArray[np.uint8]
+_Linear: TypeAlias = NDArray[np.int16]
 
 _VAD_MODE: Final = 2
 """Of 0 (everything is speech) to 3; room noise is not, quiet speech is."""
@@ -63,13 +67,14 @@ class MicRecording:
 
 def _from_f32le(data: bytes) -> Samples:
     # A client may send any bits; what is not a number is silence.
-    return np.nan_to_num(from_f32le(data), nan=0.0, posinf=1.0, neginf=-1.0).clip(-1.0, 1.0)
+    samples = np.nan_to_num(np.frombuffer(data, "<f4"), nan=0.0, posinf=1.0, neginf=-1.0)
+    return samples.clip(-1.0, 1.0).astype(np.float32)
 
 
-def _from_g711(decode: Callable[[np.ndarray], np.ndarray]) -> Callable[[bytes], Samples]:
+def _from_g711(decode: Callable[[_Octets], _Linear]) -> Callable[[bytes], Samples]:
     def decoded(data: bytes) -> Samples:
         linear = decode(np.frombuffer(data, np.uint8))
-        return (linear.astype(np.float32) / 32768).astype(np.float32)
+        return linear.astype(np.float32) / np.float32(32768)
 
     return decoded
 

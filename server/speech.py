@@ -142,7 +142,6 @@ class Speech:
         self._way = TextWay(text, settings.text, service.clock)
         self._events = self._run()
         self._slot: Slot | None = None
-        self._encoder: Encoder | None = None
         self._cutter: _Cutter | None = None
         self._busy_s = 0.0
         self._engine_samples = 0
@@ -208,6 +207,7 @@ class Speech:
                 encoder = make_encoder(
                     output.encoding, info.sample_rate, output.sample_rate, output.frame_ms
                 )
+                self._cutter = cutter = _Cutter(encoder)
                 voice = await service.voices.resolve(settings.voice)
                 options = settings.to_options(seed=secrets.randbelow(MAX_SEED + 1))
                 assert options.seed is not None
@@ -222,7 +222,6 @@ class Speech:
                     mime=encoder.mime,
                     warnings=tuple(service.warnings(settings)),
                 )
-                self._cutter = cutter = _Cutter(encoder)
                 chunks = service.engine.synthesize(self._way.fragments(), voice, options)
                 async with aclosing(chunks):  # type: ignore[type-var]
                     while (chunk := await self._next(chunks)) is not None:
@@ -235,6 +234,8 @@ class Speech:
                             break
                 yield self._done()
         finally:
+            if self._cutter is not None:
+                self._cutter.close()
             await self._way.aclose()
 
     async def _next(self, chunks: AsyncIterator[PcmChunk]) -> PcmChunk | None:
@@ -300,7 +301,7 @@ class _Cutter:
     async def push(self, chunk: PcmChunk) -> list[AudioOut]:
         """Encode a chunk; after the final one nothing is kept back."""
         if self._encoder.heavy:
-            encoded = await asyncio.to_thread(self._encode, chunk)
+            encoded = await self._encode_in_thread(chunk)
         else:
             encoded = self._encode(chunk)
         pieces = [self._piece(data) for data in encoded if data]
@@ -309,6 +310,18 @@ class _Cutter:
             last = pieces.pop() if pieces else self._piece(b"")
             pieces.append(replace(last, last=True))
         return pieces
+
+    def close(self) -> None:
+        """Free the encoder."""
+        self._encoder.close()
+
+    async def _encode_in_thread(self, chunk: PcmChunk) -> list[bytes]:
+        encoding = asyncio.ensure_future(asyncio.to_thread(self._encode, chunk))
+        try:
+            return await asyncio.shield(encoding)
+        except asyncio.CancelledError:
+            await asyncio.wait([encoding])  # milliseconds; nobody may close it under the thread
+            raise
 
     def _encode(self, chunk: PcmChunk) -> list[bytes]:
         encoded = self._encoder.push(chunk.samples) if len(chunk.samples) else []

@@ -50,7 +50,7 @@ class TextWay:
             async for fragment in self._text:
                 self._arrived()
                 if isinstance(fragment, Flush):
-                    for piece in self._cleaner.flush():
+                    for piece in self._cleaner.break_here():
                         yield self._remember(piece)
                     yield FLUSH
                 else:

@@ -23,6 +23,7 @@ ENCODINGS: Final = (
 )
 UNCOMPRESSED: Final = frozenset({"pcm_s16le", "pcm_f32le", "wav", "mulaw", "alaw"})
 SAMPLE_RATES: Final = (8000, 16_000, 22_050, 24_000, 44_100, 48_000)
+OPUS_RATES: Final = (8000, 16_000, 24_000, 48_000)
 FRAME_MS_RANGE: Final = (10, 1000)
 
 MarkKind: TypeAlias = Literal["word", "viseme"]
@@ -120,6 +121,11 @@ class UtteranceSettings(_Settings):
             raise UnsupportedFormat(
                 f"output.sample_rate = {output.sample_rate} is not available",
                 how_to_fix=f"use one of {', '.join(map(str, SAMPLE_RATES))}",
+            )
+        if output.encoding == "opus" and output.sample_rate not in OPUS_RATES:
+            raise UnsupportedFormat(
+                f"output.sample_rate = {output.sample_rate} is not available for opus",
+                how_to_fix=f"use one of {', '.join(map(str, OPUS_RATES))}",
             )
         low, high = FRAME_MS_RANGE
         if output.frame_ms != 0 and not low <= output.frame_ms <= high:

@@ -132,6 +132,7 @@ def test_null_restores_the_default():
         ({"output": {"frame_ms": 20, "encoding": "mp3"}}, InvalidOption),
         ({"output": {"encoding": "gsm"}}, UnsupportedFormat),
         ({"output": {"sample_rate": 11_025}}, UnsupportedFormat),
+        ({"output": {"sample_rate": 44_100, "encoding": "opus"}}, UnsupportedFormat),
     ],
 )
 def test_settings_out_of_range_are_refused(changes, error):
