@@ -28,7 +28,9 @@ MAX_RATE_HZ: Final = 48_000
 
 _MIN_RATE_HZ: Final = 4_000
 _MAX_FILE_RATE_HZ: Final = 384_000
-_MAX_CHANNELS: Final = 8
+_MAX_CHANNELS: Final = 6
+"""Frames of eight planar channels have no end mark in their list of planes, and PyAV (18.1,
+``AudioFrame.planes``) reads beyond it, which ends the process."""
 _MAX_READ_BYTES: Final = 256_000_000
 """Bytes that are read from one file before it is refused; a minute of audio needs 23 MB even
 uncompressed at 192 kHz and 16 bit, the rest is room for a video track beside it."""
@@ -175,7 +177,7 @@ def _container_name(demuxer: str) -> str:
 
 def _refuse_to_open(url: str, flags: int, options: dict[str, Any]) -> NoReturn:
     """Called when a demuxer wants a second file."""
-    raise PermissionError("a recording may not open other files")
+    raise ValueError("a recording may not open other files")
 
 
 class _Reader:
@@ -376,7 +378,8 @@ def _as_float(frame: av.AudioFrame) -> NDArray[np.float32]:
     if kind == "u1":
         audio = (data.astype(np.float32) - 128.0) / np.float32(128.0)
     else:
-        audio = data.astype(np.float32) * np.float32(1.0 / _FULL_SCALE[kind])
+        with np.errstate(all="ignore"):  # what is not finite is refused at the end
+            audio = data.astype(np.float32) * np.float32(1.0 / _FULL_SCALE[kind])
     if frame.format.is_planar:
         return np.asarray(audio.T, np.float32)  # (C, N) -> (N, C)
     return np.asarray(audio.reshape(-1, frame.layout.nb_channels), np.float32)

@@ -58,7 +58,7 @@ def prepare_reference(
     """Check a recording and make a reference of its best part.
 
     The part is the stretch of at most `MAX_USED_S` with the most speech; it begins and ends in
-    pauses, and holds one attempt where the speaker made several. Needs 6 ms of one core per second
+    pauses, and holds one attempt where the speaker made several. Needs 7 ms of one core per second
     of recording (AMD EPYC); call it in a thread.
 
     Args:

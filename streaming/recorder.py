@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Final
 
 import numpy as np
-import soxr
 
+from cosyvoice_stream.streaming.resample import Resampler
 from cosyvoice_stream.streaming.vad import RATES_HZ, IsSpeech, VadFrame, VoiceActivity
 from cosyvoice_stream.types import Samples
 
@@ -137,11 +137,8 @@ class Recorder:
         self._speech_power = None
         self._unheard_ms = 0
         self._clipped: deque[bool] = deque(maxlen=_CLIPPED_BLOCKS)
-        native = self.sample_rate in RATES_HZ
-        self._vad_rate = self.sample_rate if native else _VAD_RATE_HZ
-        self._to_vad = (
-            None if native else soxr.ResampleStream(self.sample_rate, _VAD_RATE_HZ, 1, "float32")
-        )
+        self._vad_rate = self.sample_rate if self.sample_rate in RATES_HZ else _VAD_RATE_HZ
+        self._to_vad = Resampler(self.sample_rate, self._vad_rate)
         self._activity = VoiceActivity(self._is_speech, self._vad_rate)
 
     def _report(self) -> RecordingProgress:
@@ -174,9 +171,8 @@ class Recorder:
         return block
 
     def _judge(self, block: Samples) -> list[VadFrame]:
-        if self._to_vad is not None:
-            block = np.asarray(self._to_vad.resample_chunk(block), np.float32)
-        return self._activity.push(block)
+        pieces = self._to_vad.push(block)
+        return [frame for piece in pieces for frame in self._activity.push(piece)]
 
     def _hint(self, speech_ms: int) -> Hint:
         if self.full or self.captured_ms > LONG_MS:

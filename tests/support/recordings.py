@@ -84,21 +84,23 @@ def encode(
     *,
     file_rate: int | None = None,
     with_video: bool = False,
+    options: dict[str, str] | None = None,
 ) -> bytes:
     """Write a file with one audio track.
 
     Args:
-        channels: Samples of one or two channels, shape (C, N) or (N,).
+        channels: Samples of 1, 2, 6 or 8 channels, shape (C, N) or (N,).
         rate: Of the samples.
         container: FFmpeg muxer, such as ``"wav"``, ``"mp3"``, ``"mp4"``, ``"webm"``.
         codec: FFmpeg encoder, such as ``"pcm_s16le"``, ``"libopus"``.
         file_rate: Rate in the file; `rate` if None.
         with_video: Put a video track before the audio.
+        options: Of the muxer.
     """
     audio = np.atleast_2d(np.asarray(channels, np.float32))
-    layout = "stereo" if len(audio) == 2 else "mono"
+    layout = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}[len(audio)]
     buffer = io.BytesIO()
-    with av.open(buffer, "w", format=container) as file:
+    with av.open(buffer, "w", format=container, options=options) as file:
         video = file.add_stream("mpeg4", rate=10) if with_video else None
         stream = file.add_stream(codec, rate=file_rate or rate)
         stream.layout = layout
@@ -114,8 +116,8 @@ def encode(
             file.mux(video.encode(None))
         to_codec = av.AudioResampler(stream.format, layout, file_rate or rate)
         for start in range(0, audio.shape[1], 4096):
-            piece = np.ascontiguousarray(audio[:, start : start + 4096])
-            frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout=layout)
+            piece = audio[:, start : start + 4096].T.reshape(1, -1)
+            frame = av.AudioFrame.from_ndarray(piece, format="flt", layout=layout)
             frame.sample_rate, frame.pts = rate, start
             for converted in to_codec.resample(frame):
                 file.mux(stream.encode(converted))
