@@ -67,8 +67,9 @@ class MicRecording:
 
 def _from_f32le(data: bytes) -> Samples:
     # A client may send any bits; what is not a number is silence.
-    samples = np.nan_to_num(np.frombuffer(data, "<f4"), nan=0.0, posinf=1.0, neginf=-1.0)
-    return samples.clip(-1.0, 1.0).astype(np.float32)
+    samples: Samples = np.frombuffer(data, "<f4").astype(np.float32)
+    np.nan_to_num(samples, copy=False, nan=0.0, posinf=1.0, neginf=-1.0)
+    return samples.clip(-1.0, 1.0)
 
 
 def _from_g711(decode: Callable[[_Octets], _Linear]) -> Callable[[bytes], Samples]:

@@ -89,7 +89,7 @@ class Observer(Protocol):
         ...
 
     def refused(self, reason: str) -> None:
-        """An utterance failed; `reason` is an error code."""
+        """An utterance was refused before it began; `reason` is an error code."""
         ...
 
     def enrolment(self, outcome: Literal["accepted", "rejected", "failed"]) -> None:
@@ -105,6 +105,7 @@ class _Turn:
     began_at: float
     speech: Speech | None = None
     task: asyncio.Task[None] | None = None
+    started: bool = False
     reported: bool = False
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -292,14 +293,17 @@ class Session:
             turn.speech = self._speech.speak(self._text_of(utterance), utterance.settings)
             async with turn.speech:
                 async for event in turn.speech:
+                    turn.started = True
                     await self._deliver(utterance, event)
             self._report(turn, "done")
         except Exception as error:
             if not isinstance(error, VoiceStreamError):
                 log_internal(self._log, error)
             self._protocol.send_failed(utterance, error)
-            self._observer.refused(error_kind(error).code)
-            self._report(turn, "failed")
+            if turn.started:
+                self._report(turn, "failed")
+            else:
+                self._observer.refused(error_kind(error).code)
         finally:
             self._writer.wake()
             turn.over.set()

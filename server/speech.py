@@ -276,8 +276,14 @@ class Speech:
         return MarksOut(tuple(words), tuple(visemes))
 
     def _note_first_audio(self) -> None:
-        if self._first_audio_ms is None and self._way.arrived_at is not None:
-            self._first_audio_ms = (self._service.clock() - self._way.arrived_at) * 1000
+        """Measure from the text that completed the first clause.
+
+        An engine that speaks before `ClauseSplitter` sees a clause is measured from the last text
+        that it had. The wait of a text that came before its utterance's turn does not count.
+        """
+        since = self._way.clause_at or self._way.arrived_at
+        if self._first_audio_ms is None and since is not None:
+            self._first_audio_ms = (self._service.clock() - since) * 1000
 
     def _done(self) -> Done:
         seconds = self._engine_samples / self._service.engine.info.sample_rate

@@ -11,11 +11,17 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import Final
 
 from cosyvoice_stream.server.wire_settings import TextSettings
+from cosyvoice_stream.streaming.clauses import Clause, ClauseSplitter
 from cosyvoice_stream.streaming.cleaner import PlainText, TextCleaner
 from cosyvoice_stream.streaming.mapped_text import MappedText
 from cosyvoice_stream.types import FLUSH, Flush, TextStream
+
+_SPLIT_CHARS: Final = 64
+"""Looked at together for the end of the first clause; what follows it is not looked at."""
 
 
 class TextWay:
@@ -34,12 +40,15 @@ class TextWay:
         """Characters that have come from the client."""
         self.arrived_at: float | None = None
         """When the last fragment, flush, or the end of the text came."""
+        self.clause_at: float | None = None
+        """When the text came that completed the first clause, as `ClauseSplitter` sees it."""
         self._text = text
         self._clock = clock
         self._cleaner: TextCleaner | PlainText = TextCleaner() if settings.clean else PlainText()
         # Per character given to the engine: where its source begins and ends. 8 bytes each.
         self._starts = array("I")
         self._ends = array("I")
+        self._splitter = ClauseSplitter()
         self._waited_s = 0.0
         self._waiting_since: float | None = None
 
@@ -52,6 +61,7 @@ class TextWay:
                 if isinstance(fragment, Flush):
                     for piece in self._cleaner.break_here():
                         yield self._remember(piece)
+                    self._note_clause(self._splitter.break_here)
                     yield FLUSH
                 else:
                     self.characters += len(fragment)
@@ -61,6 +71,7 @@ class TextWay:
             self._arrived()
             for piece in self._cleaner.flush():
                 yield self._remember(piece)
+            self._note_clause(self._splitter.flush)
         finally:
             self._arrived()
             await self.aclose()
@@ -96,7 +107,17 @@ class TextWay:
     def _remember(self, piece: MappedText) -> str:
         self._starts.extend(piece.starts)
         self._ends.extend(piece.ends)
+        for start in range(0, len(piece.text), _SPLIT_CHARS):
+            if self.clause_at is not None:
+                break
+            self._note_clause(
+                partial(self._splitter.push, piece.text[start : start + _SPLIT_CHARS])
+            )
         return piece.text
+
+    def _note_clause(self, split: Callable[[], list[Clause]]) -> None:
+        if self.clause_at is None and split():
+            self.clause_at = self.arrived_at
 
     def _arrived(self) -> None:
         now = self._clock()

@@ -155,7 +155,8 @@ def test_one_bad_utterance_hurts_no_other():
             "crash": "synthesis_failed",
             None: "invalid_message",
         }
-        assert [u.outcome for u in house.counts.utterances] == ["failed"] * 3 + ["done"]
+        assert [u.outcome for u in house.counts.utterances] == ["failed"] * 2 + ["done"]
+        assert house.counts.refusals == ["voice_not_found"]
 
     run(test)
 
