@@ -7,11 +7,10 @@ ones that exist in memory only, are not listed, and are known to whoever holds t
 from __future__ import annotations
 
 import asyncio
-import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -28,13 +27,14 @@ from cosyvoice_stream.errors import (
 )
 from cosyvoice_stream.quality import Policy
 from cosyvoice_stream.reference import PreparedReference, prepare_reference
+from cosyvoice_stream.server.voice_cache import VoiceCache
+from cosyvoice_stream.server.voice_info import Enrolment, EnrolRequest, VoiceInfo
 from cosyvoice_stream.types import Feature, Samples, Voice
 from cosyvoice_stream.voice_files import VoiceRecord
 from cosyvoice_stream.voices import VoiceStore, new_voice_id, timestamp
 
-MAX_NAME_CHARS: Final = 80
-MAX_TRANSCRIPT_CHARS: Final = 1_000
-MAX_CONSENT_CHARS: Final = 2_000
+__all__ = ["DEFAULT_NAME", "EnrolRequest", "Enrolment", "VoiceInfo", "VoiceService"]
+
 DEFAULT_NAME: Final = "My voice"
 
 _WORKERS = 3
@@ -43,59 +43,6 @@ _ENROLLING = 2
 _RETRY_AFTER_S = 1.0
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class EnrolRequest:
-    """What a client says about a recording."""
-
-    name: str | None = None
-    transcript: str | None = None
-    consent: str | None = None
-    """The speaker's statement of consent."""
-    persist: bool = True
-    """Store the voice; otherwise it lives in memory until it is deleted or displaced."""
-
-
-@dataclass(frozen=True, slots=True)
-class VoiceInfo:
-    """``VOICE`` of docs/protocol.md."""
-
-    voice_id: str
-    name: str
-    kind: Literal["builtin", "adapted", "cloned"]
-    engine: str
-    created_at: str | None = None
-    duration_ms: int | None = None
-    transcript: str | None = None
-    consent: str | None = None
-    persistent: bool | None = None
-    quality: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON data."""
-        return {
-            "id": self.voice_id,
-            "name": self.name,
-            "kind": self.kind,
-            "engine": self.engine,
-            "created_at": self.created_at,
-            "duration_ms": self.duration_ms,
-            "transcript": self.transcript,
-            "consent": self.consent,
-            "persistent": self.persistent,
-            "quality": self.quality,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Enrolment:
-    """A voice that was made, and what the speaker should know about the recording."""
-
-    voice: VoiceInfo
-    quality: dict[str, Any]
-    warnings: list[str]
-    transcript: str | None
 
 
 class VoiceService:
@@ -134,7 +81,7 @@ class VoiceService:
         self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="cosyvoice-voices")
         self._enrolling = asyncio.Semaphore(_ENROLLING)
         self._waiting = 0
-        self._cache = _VoiceCache(memory_bytes)
+        self._cache = VoiceCache(memory_bytes)
         self._temporary: OrderedDict[str, tuple[VoiceRecord, Voice]] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Voice]] = {}
         self._closed = False
@@ -354,18 +301,7 @@ class VoiceService:
         return prepare_reference(samples, sample_rate, self._policy)
 
     def _check(self, request: EnrolRequest) -> EnrolRequest:
-        """Check and clean what the client says."""
-        for what, text, limit in (
-            ("characters in the name of a voice", request.name, MAX_NAME_CHARS),
-            ("characters in a transcript", request.transcript, MAX_TRANSCRIPT_CHARS),
-            ("characters in a consent statement", request.consent, MAX_CONSENT_CHARS),
-        ):
-            if text is not None and len(text) > limit:
-                raise LimitExceeded(what, limit, len(text))
-        request = EnrolRequest(
-            _clean(request.name), _clean(request.transcript), _clean(request.consent),
-            request.persist,
-        )  # fmt: skip
+        request = request.checked()
         if self._require_consent and request.consent is None:
             raise EnrolmentRejected(
                 "consent_missing",
@@ -404,50 +340,3 @@ class VoiceService:
             persistent=persistent,
             quality=dict(record.quality),
         )
-
-
-class _VoiceCache:
-    """Voices in memory up to a number of bytes; the one used longest ago goes first."""
-
-    _OVERHEAD_BYTES = 1024
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._voices: OrderedDict[str, Voice] = OrderedDict()
-
-    def get(self, voice_id: str) -> Voice | None:
-        voice = self._voices.get(voice_id)
-        if voice is not None:
-            self._voices.move_to_end(voice_id)
-        return voice
-
-    def put(self, voice_id: str, voice: Voice) -> None:
-        self.drop(voice_id)
-        self._voices[voice_id] = voice
-        self._bytes += self._size_bytes(voice)
-        while self._bytes > self._max_bytes and self._voices:
-            self.drop(next(iter(self._voices)))
-
-    def drop(self, voice_id: str) -> None:
-        if (voice := self._voices.pop(voice_id, None)) is not None:
-            self._bytes -= self._size_bytes(voice)
-
-    def clear(self) -> None:
-        self._voices.clear()
-        self._bytes = 0
-
-    def _size_bytes(self, voice: Voice) -> int:
-        return self._OVERHEAD_BYTES + sum(array.nbytes for array in voice.tensors.values())
-
-
-def _clean(text: str | None) -> str | None:
-    """Return the text without control characters and outer spaces, None if nothing is left."""
-    if text is None:
-        return None
-    kept = "".join(
-        " " if char.isspace() else char
-        for char in text
-        if char.isspace() or unicodedata.category(char)[0] != "C"
-    )
-    return kept.strip() or None

@@ -347,7 +347,7 @@ def test_memory_for_stored_voices_is_bounded(tmp_path: Path) -> None:
         newest = await service.resolve(ids[-1])
         assert newest is voices[-1]
         assert await service.resolve(ids[0]) is not voices[0]
-        assert service._cache._bytes <= 12_000
+        assert service._cache.size_bytes <= 12_000
 
     run(tmp_path, use, {"tensor_bytes": 4_000}, memory_bytes=12_000)
 
@@ -356,7 +356,7 @@ def test_a_voice_larger_than_the_budget_is_still_served(tmp_path: Path) -> None:
     async def use(service: VoiceService, engine: CountingEngine) -> None:
         made = await service.enrol_samples(speech(), RATE, EnrolRequest())
         assert (await service.resolve(made.voice.voice_id)).tensors
-        assert service._cache._bytes == 0
+        assert service._cache.size_bytes == 0
 
     run(tmp_path, use, memory_bytes=100)
 
