@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -15,10 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
 
 from cosyvoice_stream.errors import ConfigError
+from cosyvoice_stream.fake import ChunkGate, FakeEngine
 from cosyvoice_stream.server.runner import listen
 from cosyvoice_stream.server.settings import Settings
+from support.served import serving
 
 pytestmark = pytest.mark.integration
 
@@ -106,6 +110,33 @@ def test_running_utterance_is_finished_and_new_ones_are_refused(tmp_path: Path) 
             samples = 1 + len(response.read())
         assert samples == 2 * 1200 * len("several words that take a while to be spoken")
         assert running.wait(timeout=10) == 0
+
+
+def test_socket_session_finishes_its_utterance_and_is_closed_with_1001(tmp_path: Path) -> None:
+    gate = ChunkGate()
+
+    async def run() -> None:
+        async with serving(tmp_path, FakeEngine(gate=gate)) as served:
+            url = f"ws://127.0.0.1:{served.port}/v1/stream?framing=raw"
+            async with connect(url, proxy=None) as peer:
+                await gate.allow(1)
+                await peer.send('{"type": "speak", "id": "a", "text": "hello world again"}')
+                await gate.arrived(2)
+                served.server.should_exit = True
+                while served.services.readiness.state != "stopping":  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+                await peer.send('{"type": "speak", "id": "b", "text": "too late"}')
+                await gate.open()
+                frames = [frame async for frame in peer]
+                assert peer.close_code == 1001
+        messages = [json.loads(frame) for frame in frames if isinstance(frame, str)]
+        audio_bytes = sum(len(frame) for frame in frames if isinstance(frame, bytes))
+        assert audio_bytes == 2 * 1200 * len("hello world again")
+        ends = {message["id"]: message for message in messages if "id" in message}
+        assert ends["a"]["type"] == "utterance.done"
+        assert ends["b"]["code"] == "shutting_down"
+
+    asyncio.run(run())
 
 
 def test_second_signal_does_not_wait(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,18 +132,30 @@ async def read_reply(reader: asyncio.StreamReader, method: str = "GET") -> Reply
     return reply
 
 
+class QuietServer(StreamServer):
+    """Leaves the signals of the test process alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 @contextlib.asynccontextmanager
 async def serving(
     voices_dir: Path, engine: Engine | None = None, *, warm: bool = True, **settings: Any
 ) -> AsyncIterator[Served]:
-    """Serve an application on a free port; with `warm`, wait until it is ready."""
+    """Serve an application on a free port; with `warm`, wait until it is ready.
+
+    Raises:
+        TimeoutError: The body hangs.
+    """
     chosen = Settings(_env_file=None, port=0, voices_dir=voices_dir, **settings)
     app = create_app(chosen, engine or FakeEngine())
     services: Services = app.state.services
     with contextlib.closing(listen(chosen)) as listener:
         port = listener.getsockname()[1]
         announced: list[str] = []
-        server = StreamServer(uvicorn_config(app, chosen), services, port, announced.append)
+        server = QuietServer(uvicorn_config(app, chosen), services, port, announced.append)
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             if warm:
@@ -151,7 +163,8 @@ async def serving(
             async with asyncio.timeout(TIMEOUT_S):
                 while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
                     await asyncio.sleep(0.001)
-            yield Served(services, server, port, announced)
+            async with asyncio.timeout(2 * TIMEOUT_S):
+                yield Served(services, server, port, announced)
         finally:
             server.should_exit = True
             await running
