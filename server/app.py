@@ -64,13 +64,13 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
     """
     engine = engine or build_engine(settings)
     metrics = Metrics()
-    readiness = Readiness(engine, metrics)
     voices = VoiceService(
         engine,
         VoiceStore(settings.voices_dir, max_voices=settings.max_voices),
         require_consent=settings.require_consent,
         max_reference_s=settings.max_reference_s,
     )
+    readiness = Readiness(metrics, engine.start, voices.warm_up)
     admission = Admission(settings.max_live_utterances)
     speech = SpeechService(engine, voices, admission)
     services = Services(
@@ -118,7 +118,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     """Start the engine beside the first requests; close everything in the opposite order."""
     services: Services = app.state.services
     tasks = [
-        asyncio.create_task(services.readiness.start_engine(), name="start engine"),
+        asyncio.create_task(services.readiness.start(), name="start engine"),
         asyncio.create_task(services.metrics.measure_loop_lag(), name="loop lag"),
     ]
     try:

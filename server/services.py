@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,31 +28,37 @@ _WARM_UP_RETRY_S = 1.0
 class Readiness:
     """Whether the server takes work: ``starting`` → ``ready`` or ``failed`` → ``stopping``.
 
+    Args:
+        metrics: Is told.
+        starts: What has to succeed before the server is ready: the engine's start, and warm-ups.
+
     Attributes:
         state: Where it stands.
-        failure: Why the engine did not start, in state ``failed``.
+        failure: Why a start failed.
     """
 
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, *starts: Callable[[], Awaitable[None]]) -> None:
         self.state: Literal["starting", "ready", "failed", "stopping"] = "starting"
         self.failure: Exception | None = None
-        self._engine = engine
         self._metrics = metrics
+        self._starts = starts
         self._settled = asyncio.Event()
 
-    async def start_engine(self) -> None:
-        """Load and warm the engine; a failure is kept for those who wait."""
+    async def start(self) -> None:
+        """Run all starts at the same time; a failure is kept for those who wait."""
         began = time.monotonic()
         try:
-            await self._engine.start()
-        except Exception as error:
-            self.failure = error
+            async with asyncio.TaskGroup() as group:
+                for start in self._starts:
+                    group.create_task(_awaited(start), name="start")
+        except* Exception as failures:
+            self.failure = failures.exceptions[0]
             self.state = "failed"
         else:
             if self.state == "starting":
                 self.state = "ready"
                 self._metrics.set_ready(True)
-                logger.info("engine ready after %.0f ms", (time.monotonic() - began) * 1000)
+                logger.info("warm after %.0f ms", (time.monotonic() - began) * 1000)
         finally:
             self._settled.set()
 
@@ -59,7 +66,7 @@ class Readiness:
         """Wait until the engine is warm.
 
         Raises:
-            Exception: What `Engine.start` raised.
+            Exception: What a start raised.
         """
         await self._settled.wait()
         if self.failure is not None:
@@ -93,6 +100,10 @@ class Readiness:
             raise EngineBusy(_WARM_UP_RETRY_S, "the engine is warming up")
         if self.failure is not None:
             raise ShuttingDown
+
+
+async def _awaited(start: Callable[[], Awaitable[None]]) -> None:
+    await start()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,12 @@ from cosyvoice_stream.server.settings import Settings
 pytestmark = pytest.mark.unit
 
 
-class BrokenEngine(FakeEngine):
-    async def start(self) -> None:
-        raise ModelLoadError("the weights are damaged")
+async def broken() -> None:
+    raise ModelLoadError("the weights are damaged")
 
 
 def test_nothing_is_taken_before_the_engine_is_warm() -> None:
-    readiness = Readiness(FakeEngine(), Metrics())
+    readiness = Readiness(Metrics(), FakeEngine().start)
     for require in (readiness.require, readiness.require_engine):
         with pytest.raises(EngineBusy, match="warming up") as caught:
             require()
@@ -32,10 +31,10 @@ def test_nothing_is_taken_before_the_engine_is_warm() -> None:
 
 def test_everything_is_taken_once_it_is_warm() -> None:
     metrics = Metrics()
-    readiness = Readiness(FakeEngine(), metrics)
+    readiness = Readiness(metrics, FakeEngine().start)
 
     async def start() -> None:
-        await readiness.start_engine()
+        await readiness.start()
         await readiness.settled()
 
     asyncio.run(start())
@@ -45,8 +44,8 @@ def test_everything_is_taken_once_it_is_warm() -> None:
 
 
 def test_what_was_taken_before_a_stop_may_go_on() -> None:
-    readiness = Readiness(FakeEngine(), Metrics())
-    asyncio.run(readiness.start_engine())
+    readiness = Readiness(Metrics(), FakeEngine().start)
+    asyncio.run(readiness.start())
     readiness.stop()
     readiness.require_engine()
     with pytest.raises(ShuttingDown):
@@ -54,17 +53,37 @@ def test_what_was_taken_before_a_stop_may_go_on() -> None:
 
 
 def test_stop_during_the_start_does_not_turn_ready_again() -> None:
-    readiness = Readiness(FakeEngine(), Metrics())
+    readiness = Readiness(Metrics(), FakeEngine().start)
     readiness.stop()
-    asyncio.run(readiness.start_engine())
+    asyncio.run(readiness.start())
     assert readiness.state == "stopping"
 
 
+def test_it_is_warm_only_when_everything_is() -> None:
+    async def start() -> None:
+        last = asyncio.Event()
+
+        async def wait() -> None:
+            await last.wait()
+
+        engine = FakeEngine()
+        readiness = Readiness(Metrics(), engine.start, wait)
+        task = asyncio.create_task(readiness.start())
+        while not engine.ready:  # noqa: ASYNC110 - set by the other task
+            await asyncio.sleep(0)
+        assert readiness.state == "starting"
+        last.set()
+        await task
+        assert readiness.state == "ready"
+
+    asyncio.run(start())
+
+
 def test_failure_reaches_those_who_wait() -> None:
-    readiness = Readiness(BrokenEngine(), Metrics())
+    readiness = Readiness(Metrics(), FakeEngine().start, broken)
 
     async def start() -> None:
-        await readiness.start_engine()
+        await readiness.start()
         with pytest.raises(ModelLoadError):
             await readiness.settled()
 
