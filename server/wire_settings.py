@@ -21,7 +21,6 @@ ENCODINGS: Final = (
     "flac",
     "aac",
 )
-UNCOMPRESSED: Final = frozenset({"pcm_s16le", "pcm_f32le", "wav", "mulaw", "alaw"})
 SAMPLE_RATES: Final = (8000, 16_000, 22_050, 24_000, 44_100, 48_000)
 OPUS_RATES: Final = (8000, 16_000, 24_000, 48_000)
 FRAME_MS_RANGE: Final = (10, 1000)
@@ -131,10 +130,6 @@ class UtteranceSettings(_Settings):
         if output.frame_ms != 0 and not low <= output.frame_ms <= high:
             raise InvalidOption(
                 "output.frame_ms", output.frame_ms, f"use 0 or a whole number from {low} to {high}"
-            )
-        if output.frame_ms != 0 and output.encoding not in UNCOMPRESSED:
-            raise InvalidOption(
-                "output.frame_ms", output.frame_ms, "use 0 with a compressed encoding"
             )
 
     def to_options(self, seed: int | None = None) -> SynthesisOptions:

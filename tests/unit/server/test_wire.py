@@ -129,7 +129,6 @@ def test_null_restores_the_default():
         ({"seed": 2**32}, InvalidOption),
         ({"output": {"frame_ms": 5}}, InvalidOption),
         ({"output": {"frame_ms": 1001}}, InvalidOption),
-        ({"output": {"frame_ms": 20, "encoding": "mp3"}}, InvalidOption),
         ({"output": {"encoding": "gsm"}}, UnsupportedFormat),
         ({"output": {"sample_rate": 11_025}}, UnsupportedFormat),
         ({"output": {"sample_rate": 44_100, "encoding": "opus"}}, UnsupportedFormat),
