@@ -239,16 +239,24 @@ class Speech:
             await self._way.aclose()
 
     async def _next(self, chunks: AsyncIterator[PcmChunk]) -> PcmChunk | None:
-        """Take a chunk, measuring the wait for the engine and refusing what is no audio."""
+        """Take a chunk, counting its compute time and refusing what is no audio.
+
+        An engine that does not measure itself is busy while it is waited for and does not itself
+        wait for text; what it renders ahead or beside that is missed.
+        """
         clock = self._service.clock
         began, text_before_s = clock(), self._way.waited_s()
         chunk = await anext(chunks, None)
-        text_s = self._way.waited_s() - text_before_s
-        self._busy_s += max(0.0, clock() - began - text_s)
-        if chunk is not None:
-            if not np.isfinite(chunk.samples).all():
-                raise SynthesisFailed("the engine made samples that are not finite")
-            self._engine_samples += len(chunk.samples)
+        if chunk is None:
+            return None
+        if chunk.compute_s is not None:
+            self._busy_s += chunk.compute_s
+        else:
+            text_s = self._way.waited_s() - text_before_s
+            self._busy_s += max(0.0, clock() - began - text_s)
+        if not np.isfinite(chunk.samples).all():
+            raise SynthesisFailed("the engine made samples that are not finite")
+        self._engine_samples += len(chunk.samples)
         return chunk
 
     def _marks(self, chunk: PcmChunk, rate: int) -> MarksOut:

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -169,10 +170,9 @@ def test_first_audio_counts_from_the_text_that_completed_the_first_clause():
             async for chunk in super()._synthesize(Text(words), voice, options):
                 yield chunk
 
-    done = speak(
-        service(Slow(), clock=clock), wait(5.0), "This is the first", wait(1.0), " clause, and then ",
-        wait(0.5), "another one.", wait(0.125),
-    )[-1]  # fmt: skip
+    text = ("This is the first", " clause, and then ", "another one.")
+    steps = (wait(5.0), text[0], wait(1.0), text[1], wait(0.5), text[2], wait(0.125))
+    done = speak(service(Slow(), clock=clock), *steps)[-1]
     assert done.first_audio_ms == pytest.approx((0.5 + 0.125 + 0.25) * 1000)
 
 
@@ -187,6 +187,16 @@ def test_rtf_counts_the_engine_and_not_the_wait_for_text():
     done = speak(service(Slow(), clock=clock), *text)[-1]
     chunks = 5  # 350 ms in four chunks, and an empty one at the end
     assert done.rtf == pytest.approx(chunks * 0.025 / 0.35, abs=1e-3)
+
+
+def test_rtf_is_what_the_engine_has_measured_where_it_does():
+    class Measured(FakeEngine):
+        async def _synthesize(self, text, voice, options):
+            async for chunk in super()._synthesize(text, voice, options):
+                yield replace(chunk, compute_s=0.01)
+
+    done = speak(service(Measured()), "one two")[-1]
+    assert done.rtf == pytest.approx(4 * 0.01 / 0.35, abs=1e-3)
 
 
 @pytest.mark.parametrize(
