@@ -68,6 +68,7 @@ MAX_SPACE: Final = 64
 """Longest white space that is looked through for a line break or the next word."""
 _DOTTED: Final = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}")
 _WORD: Final = re.compile(r"[^\W\d_]+")
+_BEFORE_TOKEN: Final = frozenset("([{\"'“„«*_—–，。、（「『：；")
 _CURRENCY: Final = frozenset("$€£¥₹₩₽¢￥")
 _UNITS: Final = frozenset("%‰°℃℉€£¥")
 
@@ -222,7 +223,9 @@ def _abbreviated(text: str, start: int, pos: int, final: bool) -> bool | None:
     """Tell whether the sentence goes on after a full stop and a space; None: more text decides."""
     at = pos
     oldest = max(start, pos - 20)
-    while at > oldest and not text[at - 1].isspace() and text[at - 1] not in "([{\"'“„«*_—–":
+    while at > oldest and not (text[at - 1].isspace() or text[at - 1] in _BEFORE_TOKEN):
+        if is_wide(text[at - 1]):
+            break
         at -= 1
     token = text[at:pos]
     word = token.lower()

@@ -264,7 +264,8 @@ class ClauseSplitter:
             return verdict if behind is not None else Verdict(Kind.WAIT, pos)
         word = boundaries.next_word(text, pos, final)
         near = pos + _NEAR_END
-        if word is None or (first and len(text) < near and not final):
+        may_end = first and scan.units >= self._first_split and word in abbreviations.JOINTS
+        if word is None or (may_end and len(text) < near and not final):
             return Verdict(Kind.WAIT, pos)
         newline = text.rfind("\n", pos, pos + boundaries.MAX_SPACE)
         if newline >= 0 and text[pos:newline].isspace():
@@ -274,10 +275,10 @@ class ClauseSplitter:
             scan.best["poor"] = place
             return nothing
         scan.best["space"] = place
-        if word.lower() in abbreviations.JOINTS:
+        if word in abbreviations.JOINTS:
             scan.best["joint"] = place
             ends_soon = len(text) < near or any(text[at] in _ENDS for at in range(pos, near))
-            if first and scan.units >= self._first_split and not ends_soon:
+            if may_end and not ends_soon:
                 return Verdict(Kind.WEAK, pos)
         return nothing
 
@@ -296,7 +297,8 @@ class ClauseSplitter:
                     pass
             return verdict
         partner = boundaries.OPENERS.get(char)
-        if char == '"' and not before.isalnum() and not behind.isspace():
+        in_word = before.isalnum() and not boundaries.is_wide(before)
+        if char == '"' and not in_word and not behind.isspace():
             partner = '"'
         elif (
             (char == "<" and not (behind.isalpha() or behind == "/"))
