@@ -278,27 +278,28 @@ class SessionProtocol:
     def _handle(self, message: ClientMessage, now: float) -> None:
         match message:
             case TextDelta():
-                self._add_text(message)
+                self._add_text(message, now)
             case SessionUpdate():
                 self._settings = self._settings.merged(message.changes(), self._defaults)
                 warnings = self._warn(self._settings)
                 self._answer(SessionUpdated(settings=self._settings, warnings=warnings))
             case UtteranceStart():
-                self._open(message, now)
+                self._arrived(self._open(message), now)
             case Speak():
                 self._book.check_id(message.id)
                 self._book.check_text(0, message.text)
-                utterance = self._open(message, now)
+                utterance = self._open(message)
                 self._book.add_text(utterance, message.text)
                 utterance.state = State.CLOSED
+                self._arrived(utterance, now)
             case TextFlush():
                 if (flushed := self._book.writable(message.id)) is not None:
                     flushed.pending.flush()
-                    self._events.append(Arrived(flushed))
+                    self._arrived(flushed, now)
             case UtteranceEnd():
                 if (closed := self._book.writable(message.id)) is not None:
                     closed.state = State.CLOSED
-                    self._events.append(Arrived(closed))
+                    self._arrived(closed, now)
             case UtteranceCancel():
                 self._cancel(message.id, now)
             case Playback():
@@ -311,15 +312,13 @@ class SessionProtocol:
             case VoiceCancel():
                 self._events += self._recording.cancel()
 
-    def _open(self, message: UtteranceStart | Speak, now: float) -> Utterance:
+    def _open(self, message: UtteranceStart | Speak) -> Utterance:
         if self._shut_down:
             raise ShuttingDown
         settings = self._settings.merged(message.changes(), self._defaults)
-        utterance = self._book.open(message.id, settings, now)
-        self._events.append(Arrived(utterance))
-        return utterance
+        return self._book.open(message.id, settings)
 
-    def _add_text(self, message: TextDelta) -> None:
+    def _add_text(self, message: TextDelta, now: float) -> None:
         utterance = self._book.writable(message.id)
         if utterance is None:
             return
@@ -331,6 +330,11 @@ class SessionProtocol:
             self.refuse(error, utterance.id)
             return
         self._book.add_text(utterance, message.text)
+        self._arrived(utterance, now)
+
+    def _arrived(self, utterance: Utterance, now: float) -> None:
+        if utterance.ready_at is None and (utterance.pending or utterance.text_is_complete):
+            utterance.ready_at = now
         self._events.append(Arrived(utterance))
 
     def _cancel(self, utterance_id: str | None, now: float) -> None:

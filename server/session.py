@@ -19,7 +19,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final
 
 from cosyvoice_stream.errors import (
     EnrolmentRejected,
@@ -29,12 +29,8 @@ from cosyvoice_stream.errors import (
 )
 from cosyvoice_stream.server.error_map import error_kind, log_internal
 from cosyvoice_stream.server.mic_recording import MicRecording
-from cosyvoice_stream.server.observability import (
-    Outcome,
-    SessionLog,
-    UtteranceMetrics,
-    log_utterance,
-)
+from cosyvoice_stream.server.observability import Outcome, SessionLog, log_utterance
+from cosyvoice_stream.server.observer import Observer
 from cosyvoice_stream.server.protocol import SessionProtocol
 from cosyvoice_stream.server.protocol_events import (
     Arrived,
@@ -71,30 +67,6 @@ _MESSAGES_PER_TURN: Final = 32
 GOING_AWAY: Final = 1001
 INTERNAL_ERROR: Final = 1011
 _CLOSE_S: Final = 2.0
-
-
-class Observer(Protocol):
-    """Counts what happens; `observability.Metrics` is one."""
-
-    def session_opened(self) -> None:
-        """A session begins."""
-        ...
-
-    def session_closed(self) -> None:
-        """A session has ended."""
-        ...
-
-    def utterance_ended(self, utterance: UtteranceMetrics) -> None:
-        """An utterance was spoken, or stopped."""
-        ...
-
-    def refused(self, reason: str) -> None:
-        """An utterance was refused before it began; `reason` is an error code."""
-        ...
-
-    def enrolment(self, outcome: Literal["accepted", "rejected", "failed"]) -> None:
-        """A recording was made into a voice, or not."""
-        ...
 
 
 @dataclass
@@ -226,15 +198,23 @@ class Session:
         while True:
             await self._writer.until(lambda: not self._protocol.reading_paused)
             frame = await self._transport.receive()
-            if isinstance(frame, str):
-                self._protocol.receive_text(frame, self._clock())
-            else:
-                self._protocol.receive_binary(frame)
-            self._handle_events()
+            try:
+                self._take_frame(frame)
+            except Exception as error:
+                # A mistake of ours in one message is no reason to end the conversation.
+                log_internal(self._log, error)
+                self._protocol.refuse(error)
             self._writer.wake()
             handled += 1
             if handled % _MESSAGES_PER_TURN == 0:
                 await asyncio.sleep(0)
+
+    def _take_frame(self, frame: str | bytes) -> None:
+        if isinstance(frame, str):
+            self._protocol.receive_text(frame, self._clock())
+        else:
+            self._protocol.receive_binary(frame)
+        self._handle_events()
 
     def _handle_events(self) -> None:
         for event in self._protocol.events():
@@ -338,7 +318,8 @@ class Session:
         turn.reported = True
         playout = turn.utterance.playout
         audio_ms = playout.to_ms(playout.generated)
-        wait_ms = (turn.began_at - turn.utterance.opened_at) * 1000
+        ready_at = turn.utterance.ready_at
+        wait_ms = None if ready_at is None else (turn.began_at - ready_at) * 1000
         if turn.speech is None:
             metrics = UtteranceMetrics(outcome, None, wait_ms, audio_ms, None, 0)
         else:

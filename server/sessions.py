@@ -7,8 +7,9 @@ import secrets
 from collections.abc import Callable
 
 from cosyvoice_stream.errors import EngineBusy, ShuttingDown
+from cosyvoice_stream.server.observer import Observer
 from cosyvoice_stream.server.protocol import SessionProtocol
-from cosyvoice_stream.server.session import Observer, Session
+from cosyvoice_stream.server.session import Session
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.transport import Transport
 from cosyvoice_stream.server.voice_service import VoiceService

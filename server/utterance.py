@@ -90,16 +90,14 @@ class Utterance:
         utterance_id: Chosen by the client.
         number: Counts from 1 in a session; in the header of every audio frame.
         settings: How it is spoken.
-        opened_at: In seconds, on the clock of the session.
     """
 
-    def __init__(
-        self, utterance_id: str, number: int, settings: UtteranceSettings, opened_at: float
-    ) -> None:
+    def __init__(self, utterance_id: str, number: int, settings: UtteranceSettings) -> None:
         self.id = utterance_id
         self.number = number
         self.settings = settings
-        self.opened_at = opened_at
+        self.ready_at: float | None = None
+        """When the first text came, or its end, on the clock of the session."""
         self.state = State.OPEN
         self.pending = PendingText()
         self.text_chars = 0

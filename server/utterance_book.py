@@ -60,11 +60,11 @@ class UtteranceBook:
         if len(self._live) >= self._limits.max_utterances:
             raise LimitExceeded("live utterances in a session", self._limits.max_utterances)
 
-    def open(self, utterance_id: str, settings: UtteranceSettings, now: float) -> Utterance:
+    def open(self, utterance_id: str, settings: UtteranceSettings) -> Utterance:
         """Add an utterance behind all others; an ended one with the same id is forgotten."""
         self.check_id(utterance_id)
         self._last_number += 1
-        utterance = Utterance(utterance_id, self._last_number, settings, now)
+        utterance = Utterance(utterance_id, self._last_number, settings)
         self._forget(utterance_id)
         self._live[utterance_id] = utterance
         return utterance

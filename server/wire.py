@@ -215,7 +215,7 @@ class Playback(_FromClient):
 
     type: Literal["playback"] = "playback"
     id: UtteranceId
-    played_ms: Annotated[float, Field(ge=0)]
+    played_ms: Annotated[float, Field(ge=0, le=1e12)]
 
 
 class RecordingFormat(_FromClient):

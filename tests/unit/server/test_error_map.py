@@ -59,11 +59,10 @@ def test_every_error_a_client_can_cause_is_in_the_table():
         for _, kind in inspect.getmembers(errors, inspect.isclass)
         if issubclass(kind, errors.VoiceStreamError) and not kind.__subclasses__()
     }
-    not_for_clients = {errors.ConfigError, errors.ModelLoadError, errors.PeerGone}
-    known = {type(error) for error, code, _, _ in EXAMPLES if code != "internal"}
-    assert {leaf for leaf in leaves if leaf.__module__ == errors.__name__} <= (
-        known | not_for_clients
-    )
+    ours = {leaf.__name__ for leaf in leaves if leaf.__module__ == errors.__name__}
+    not_for_clients = {"ConfigError", "ModelLoadError", "PeerGone", "ServerError"}
+    known = {type(error).__name__ for error, code, _, _ in EXAMPLES if code != "internal"}
+    assert ours <= known | not_for_clients
 
 
 def test_internal_errors_give_nothing_away():

@@ -421,11 +421,27 @@ def test_a_flood_without_reading_is_left_unread():
     run(test)
 
 
-def test_a_failure_of_ours_closes_with_1011(caplog):
+def test_a_mistake_of_ours_in_one_message_does_not_end_the_session(caplog):
     async def test():
         house = House()
         async with house.open() as peer:
-            house.protocol.receive_text = None  # something that cannot happen
+            receive, house.protocol.receive_text = house.protocol.receive_text, None
+            peer.put(type="session.update")
+            await peer.message("error", code="internal")
+            house.protocol.receive_text = receive
+            peer.put(type="session.update")
+            await peer.message("session.updated")
+
+    with caplog.at_level(logging.ERROR):
+        run(test)
+    assert "TypeError" in caplog.text
+
+
+def test_a_failure_of_the_session_itself_closes_with_1011(caplog):
+    async def test():
+        house = House()
+        async with house.open() as peer:
+            peer.receive = None
             peer.put(type="session.update")
             async with asyncio.timeout(PATIENCE_S):
                 await house.session._ended.wait()

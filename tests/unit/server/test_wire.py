@@ -53,6 +53,7 @@ SECRET = "what the user wrote"
         ('{"type":"speak","id":"a","text":"","seed":1.5}', "the field 'seed' is wrong: input"),
         ('{"type":"session.update","marks":["lips"]}', "the field 'marks.0' is wrong: input"),
         ('{"type":"playback","id":"a","played_ms":-1}', "the field 'played_ms' is wrong: input"),
+        ('{"type":"playback","id":"a","played_ms":1e308}', "the field 'played_ms' is wrong: in"),
         ('{"type":"voice.begin","persist":"yes"}', "the field 'persist' is wrong: input"),
     ],
 )
