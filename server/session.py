@@ -29,7 +29,12 @@ from cosyvoice_stream.errors import (
 )
 from cosyvoice_stream.server.error_map import error_kind, log_internal
 from cosyvoice_stream.server.mic_recording import MicRecording
-from cosyvoice_stream.server.observability import Outcome, SessionLog, log_utterance
+from cosyvoice_stream.server.observability import (
+    Outcome,
+    SessionLog,
+    UtteranceMetrics,
+    log_utterance,
+)
 from cosyvoice_stream.server.observer import Observer
 from cosyvoice_stream.server.protocol import SessionProtocol
 from cosyvoice_stream.server.protocol_events import (
