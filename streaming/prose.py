@@ -29,6 +29,8 @@ class ProseWriter:
         self._visible = ""
         """The last two written visible characters."""
         self._spaces: list[MappedText] = []
+        self._spacing = ""
+        """What becomes of the run of white space at hand: "drop", "write" or "hold"."""
         self._removed: tuple[int, int] | None = None
         """Source span of what was removed since the last visible character."""
         self._glues = True
@@ -68,13 +70,18 @@ class ProseWriter:
     def _space(self, spaces: MappedText) -> None:
         if self._cell is not None:
             return
-        removed = self._removed is not None
-        if removed and (self._spaces or not self._last or self._last.isspace()):
-            return
-        if self._last in _PAUSES and not self._spaces:
+        if not self._spacing:
+            self._spacing = self._judge_space()
+        if self._spacing == "write":
             self._write(spaces.text, spaces.starts, spaces.ends)
-        else:
+        elif self._spacing == "hold":
             self._spaces.append(spaces)
+
+    def _judge_space(self) -> str:
+        """Decide for a whole run of white space, which may arrive in pieces."""
+        if self._removed and (self._spaces or not self._last or self._last.isspace()):
+            return "drop"
+        return "write" if self._last in _PAUSES and not self._spaces else "hold"
 
     def removed(self, start: int, end: int, *, glues: bool = False) -> None:
         """Leave out a source span.
@@ -84,6 +91,7 @@ class ProseWriter:
             end: Index after its last character.
             glues: Whether its neighbours may touch, as around the stars of ``un**think**able``.
         """
+        self._spacing = ""
         first = start if self._removed is None else self._removed[0]
         self._glues = glues and (self._removed is None or self._glues)
         self._removed = (first, end)
@@ -91,11 +99,13 @@ class ProseWriter:
     def cell_border(self, start: int, end: int) -> None:
         """Separate two cells of a table: a comma, once the next cell has text."""
         self._spaces.clear()
+        self._spacing = ""
         self._cell = (start, end)
 
     def line_break(self, start: int, end: int) -> None:
         """Write a line break for a source span, unless nothing was kept of the text before it."""
         self._cell = None
+        self._spacing = ""
         if self._removed is not None:
             self._spaces.clear()
             if not self._last:
@@ -108,6 +118,7 @@ class ProseWriter:
     def end_sentence(self, at: int) -> None:
         """Put a full stop after a heading, a list item or a row that has no sentence end."""
         self._cell = None
+        self._spacing = ""
         if self.line_is_empty:
             return
         visible = self._visible.rstrip("".join(_CLOSERS)) or self._visible
@@ -124,6 +135,7 @@ class ProseWriter:
             self._write_pending()
 
     def _before_visible(self, char: str) -> None:
+        self._spacing = ""
         if self._cell is not None:
             if not self.line_is_empty:
                 comma = "" if self._last in _PAUSES else "，" if self._last > "\u2e7f" else ","
