@@ -235,7 +235,7 @@ def _abbreviated(text: str, start: int, pos: int, final: bool) -> bool | None:
     if token.isdigit():
         if not text[start:at].strip(" \t\n*_#>-"):
             return True  # the number of a list item
-        if len(token) > 2:
+        if len(token) > 2 or text[pos + 1] == "\n":
             return False
         following = next_word(text, pos + 1, final)
         if following is None:

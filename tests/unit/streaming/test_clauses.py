@@ -118,6 +118,7 @@ def test_never_parts(kept: str, before: str) -> None:
         ("One line\nNext line", ["One line", "Next line"]),
         ("a line that\nwas wrapped", ["a line that\nwas wrapped"]),
         ("Wait... What?", ["Wait...", "What?"]),
+        ("see page 4.\nit is short", ["see page 4.", "it is short"]),
     ],
 )
 def test_sentences(text: str, expected: list[str]) -> None:

@@ -1,5 +1,7 @@
 import random
+import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -325,3 +327,12 @@ def test_plain_text_passes_everything() -> None:
     assert plain.push("b") == [MappedText.of("b", 7)]
     assert plain.push("") == plain.break_here() == plain.flush() == []
     assert plain.push("c") == [MappedText.of("c")]
+
+
+def test_the_table_of_the_manual_is_true() -> None:
+    manual = Path(__file__).parents[3] / "docs" / "text.md"
+    rows = re.findall(r"^\| (`+)(.+?)\1 \| `(.+)` \|$", manual.read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 20
+    for _, sent, spoken in rows:
+        text = sent.replace(r"\|", "|").replace("⏎", "\n")
+        assert clean(text).text == spoken.replace("⏎", "\n")
