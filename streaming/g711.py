@@ -35,7 +35,8 @@ def _mulaw_encoding() -> NDArray[np.uint8]:
     segment = np.floor(np.log2(magnitude)).astype(np.int32) - 5
     step = (magnitude >> (segment + 1)) & 0x0F
     sign = np.where(value < 0, 0x80, 0)
-    return (~(sign | (segment << 4) | step) & 0xFF).astype(np.uint8)
+    code: NDArray[np.int32] = ~(sign | (segment << 4) | step) & 0xFF
+    return code.astype(np.uint8)
 
 
 def _alaw_decoding() -> NDArray[np.int16]:
@@ -54,7 +55,8 @@ def _alaw_encoding() -> NDArray[np.uint8]:
     segment = np.maximum(np.floor(np.log2(np.maximum(magnitude, 1))).astype(np.int32) - 3, 0)
     step = (magnitude >> np.maximum(segment - 1, 0)) & 0x0F
     sign = np.where(value < 0, 0, 0x80)
-    return ((sign | (segment << 4) | step) ^ 0x55).astype(np.uint8)
+    code: NDArray[np.int32] = (sign | (segment << 4) | step) ^ 0x55
+    return code.astype(np.uint8)
 
 
 _MULAW_DECODE = _mulaw_decoding()

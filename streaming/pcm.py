@@ -16,7 +16,8 @@ FULL_SCALE = 32768
 def to_int16(samples: Samples) -> NDArray[np.int16]:
     """Round float32 in [-1, 1] to integers; what lies outside is clipped."""
     scaled = np.rint(samples * np.float32(FULL_SCALE))
-    return np.clip(scaled, -FULL_SCALE, FULL_SCALE - 1).astype(np.int16)
+    clipped: Samples = np.clip(scaled, -FULL_SCALE, FULL_SCALE - 1)
+    return clipped.astype(np.int16)
 
 
 def from_int16(values: NDArray[np.int16]) -> Samples:

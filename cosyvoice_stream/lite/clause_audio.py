@@ -152,8 +152,9 @@ class ClauseAudio:
         self._given += len(wave)
         edge = np.minimum(position + 1, self.length - position)
         if len(edge) and edge.min() < FADE_SAMPLES:
-            wave = wave * (np.minimum(edge, FADE_SAMPLES).astype(np.float32) / FADE_SAMPLES)
-        return soft_limit((wave * self._volume).astype(np.float32, copy=False))
+            ramp: Samples = np.minimum(edge, FADE_SAMPLES).astype(np.float32) / np.float32(FADE_SAMPLES)
+            wave = wave * ramp
+        return soft_limit(wave * self._volume)
 
 
 def render_whole(spectra: Spectra, adaptation: Adaptation) -> Samples:
