@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
@@ -190,6 +190,12 @@ def encoding_of(path: str, wanted: str | None) -> str:
     return SUFFIXES[suffix]
 
 
+@contextlib.contextmanager
+def _writable(path: str) -> Iterator[BinaryIO]:
+    with Path(path).open("wb") as file:
+        yield file
+
+
 def open_outputs(
     stack: contextlib.ExitStack,
     path: str | None,
@@ -220,7 +226,7 @@ def open_outputs(
             target: BinaryIO = sys.stdout.buffer
         else:
             try:
-                target = stack.enter_context(Path(path).open("wb"))
+                target = stack.enter_context(_writable(path))
             except OSError as error:
                 raise ConfigError(
                     f"{path} cannot be written: {error.strerror}",
