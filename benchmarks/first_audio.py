@@ -98,20 +98,31 @@ def piper_server() -> Iterator[tuple[str, psutil.Process]]:
         process.wait(20)
 
 
-def loop_lag_p99_ms(url: str) -> float | None:
-    """99th percentile of the server's event-loop lag since its start, from its own histogram."""
+def loop_lag_buckets(url: str) -> dict[float, float]:
+    """The server's own histogram of event-loop lag: upper bound in seconds → cumulative count."""
     http = url.replace("ws://", "http://").replace("/v1/stream", "/metrics")
     try:
         with urllib.request.urlopen(http, timeout=5) as answer:
             text = answer.read().decode()
     except (urllib.error.URLError, ConnectionError):
-        return None
+        return {}
     pattern = r'^\w*loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$'
-    buckets = [(float(le), float(n)) for le, n in re.findall(pattern, text, re.M)]
-    if not buckets:
+    return {float(le): float(n) for le, n in re.findall(pattern, text, re.M)}
+
+
+def loop_lag_p99_ms(before: dict[float, float], after: dict[float, float]) -> float | None:
+    """99th percentile between two looks at the histogram, linear within its bucket."""
+    if not after:
         return None
-    need = 0.99 * buckets[-1][1]
-    return next(le for le, count in buckets if count >= need) * 1e3
+    counts = [(le, after[le] - before.get(le, 0.0)) for le in sorted(after)]
+    need = 0.99 * counts[-1][1]
+    low, below = 0.0, 0.0
+    for le, count in counts:
+        if count >= need:
+            share = (need - below) / max(count - below, 1e-9)
+            return round((low + share * (le - low)) * 1e3, 1)
+        low, below = le, count
+    return None
 
 
 def row(server: str, streams: int, load: Load, seconds: float, process: psutil.Process) -> dict:
@@ -158,11 +169,6 @@ def print_table(rows: list[dict]) -> None:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
 
 
-async def measure(url: str, streams: int, seconds: float) -> Load:
-    await run_listeners(url, 1, 1.0, seed=99)
-    return await run_listeners(url, streams, seconds, seed=streams)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--streams", default="1,8,32,64", help="numbers of listeners")
@@ -177,9 +183,11 @@ def main() -> None:
     ):
         for streams in [int(level) for level in levels.split(",") if level]:
             with start() as (url, process):
-                load = asyncio.run(measure(url, streams, arguments.seconds))
+                asyncio.run(run_listeners(url, 1, 1.0, seed=99))
+                before = loop_lag_buckets(url)
+                load = asyncio.run(run_listeners(url, streams, arguments.seconds, seed=streams))
                 result = row(name, streams, load, arguments.seconds, process)
-                result["loop_lag_p99_ms"] = loop_lag_p99_ms(url)
+                result["loop_lag_p99_ms"] = loop_lag_p99_ms(before, loop_lag_buckets(url))
             rows.append(result)
             print(json.dumps(result), file=sys.stderr)
     machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}

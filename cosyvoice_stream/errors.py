@@ -20,7 +20,8 @@ The tree::
     │   └── SynthesisFailed
     ├── TransportError
     │   └── PeerGone
-    └── ShuttingDown                the server is about to stop
+    ├── ShuttingDown                the server is about to stop
+    └── ServerError                 a server answered a client of ours with an error
 
 Every exception holds its facts in fields and renders them in ``__str__``; callers never parse a
 message. No message holds what a user said or wrote.
@@ -194,3 +195,26 @@ class ShuttingDown(VoiceStreamError):
 
     def __init__(self) -> None:
         super().__init__("the server is about to stop")
+
+
+class ServerError(VoiceStreamError):
+    """A server refused something or failed; raised by clients.
+
+    Args:
+        code: From the table in docs/protocol.md, such as ``"voice_not_found"``.
+        message: One sentence for a person.
+        how_to_fix: What the caller can do.
+        retry_after_s: When trying again makes sense, or None.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        how_to_fix: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message, how_to_fix=how_to_fix)
+        self.code = code
+        self.retry_after_s = retry_after_s

@@ -112,6 +112,9 @@ class PcmChunk:
     """Visemes that start in this chunk or later; each is reported once, no later than its audio."""
     final: bool = False
     """True on the last chunk of the utterance, and only there."""
+    compute_s: float | None = None
+    """Seconds of computation since the chunk before, by one worker; None if the engine does not
+    measure it."""
 
 
 @dataclass(frozen=True, slots=True)

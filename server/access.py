@@ -23,7 +23,10 @@ from cosyvoice_stream.server.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
 
-_EXPOSED: Final = "X-Sample-Rate, X-Channels, X-Encoding, X-Seed, X-Voice, Retry-After"
+_EXPOSED: Final = (
+    "X-Sample-Rate, X-Channels, X-Encoding, X-Bytes-Per-Sample, X-Byte-Order, X-Seed, X-Voice, "
+    "Retry-After"
+)
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN_PREFIXES: Final = ("/v1/", "/metrics")
 """Paths that need a key where keys are set; the page and the health probes do not."""

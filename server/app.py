@@ -1,0 +1,132 @@
+"""The composition root: settings → engine → services → one ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.routing import WebSocketRoute
+
+from cosyvoice_stream.engine import Engine
+from cosyvoice_stream.errors import ConfigError
+from cosyvoice_stream.server.access import AccessControl
+from cosyvoice_stream.server.demo_page import demo_routes
+from cosyvoice_stream.server.http import answer_unexpected, api_routes, exception_handlers
+from cosyvoice_stream.server.limits import Admission
+from cosyvoice_stream.server.linger import Linger
+from cosyvoice_stream.server.observability import Metrics
+from cosyvoice_stream.server.services import Readiness, Services, session_limits
+from cosyvoice_stream.server.sessions import Sessions
+from cosyvoice_stream.server.settings import PREFIX, Settings
+from cosyvoice_stream.server.speech import SpeechService
+from cosyvoice_stream.server.voice_service import VoiceService
+from cosyvoice_stream.server.websocket import websocket_endpoint
+from cosyvoice_stream.voices import VoiceStore
+
+ENGINES = ("lite",)
+"""Names that `build_engine` knows."""
+
+
+def build_engine(settings: Settings) -> Engine:
+    """Make the engine that the settings name, without loading its model.
+
+    Raises:
+        ConfigError: There is no engine of this name.
+    """
+    if settings.engine == "lite":
+        from cosyvoice_stream.lite.engine import LiteEngine
+
+        return LiteEngine(threads=settings.threads)
+    raise ConfigError(
+        f"there is no engine {settings.engine!r}",
+        how_to_fix=f"set {PREFIX}ENGINE to one of: {', '.join(ENGINES)}",
+    )
+
+
+def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
+    """Wire one application; several may live in one process.
+
+    Args:
+        settings: How to run.
+        engine: The engine to use instead of the one that the settings name; the application
+            starts and closes it.
+
+    Returns:
+        The application. ``app.state.services`` holds its `Services`, ``app.state.sessions`` the
+        `Sessions` among them.
+
+    Raises:
+        ConfigError: The settings name an engine that does not exist.
+    """
+    engine = engine or build_engine(settings)
+    metrics = Metrics()
+    voices = VoiceService(
+        engine,
+        VoiceStore(settings.voices_dir, max_voices=settings.max_voices),
+        require_consent=settings.require_consent,
+        max_reference_s=settings.max_reference_s,
+    )
+    readiness = Readiness(metrics, engine.start, voices.warm_up)
+    admission = Admission(settings.max_live_utterances)
+    speech = SpeechService(engine, voices, admission)
+    services = Services(
+        settings=settings,
+        engine=engine,
+        voices=voices,
+        admission=admission,
+        speech=speech,
+        sessions=Sessions(
+            speech,
+            voices,
+            metrics,
+            require_ready=readiness.require_engine,
+            limits=session_limits(settings),
+            max_sessions=settings.max_sessions,
+            stall_timeout_s=settings.stall_timeout_s,
+        ),
+        metrics=metrics,
+        readiness=readiness,
+    )
+    metrics.watch_live_utterances(lambda: admission.live)
+    app = Starlette(
+        routes=[
+            WebSocketRoute("/v1/stream", websocket_endpoint),
+            *api_routes(),
+            *demo_routes(),
+        ],
+        middleware=[
+            Middleware(Linger),
+            Middleware(AccessControl, settings=settings, metrics=metrics),
+            # Starlette's own place for unexpected errors raises them again after the answer, and
+            # uvicorn then logs their text, which may quote a user.
+            Middleware(ExceptionMiddleware, handlers={Exception: answer_unexpected}),
+        ],
+        exception_handlers=exception_handlers(),
+        lifespan=_lifespan,
+    )
+    app.state.services = services
+    app.state.sessions = services.sessions
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Start the engine beside the first requests; close everything in the opposite order."""
+    services: Services = app.state.services
+    tasks = [
+        asyncio.create_task(services.readiness.start(), name="start engine"),
+        asyncio.create_task(services.metrics.measure_loop_lag(), name="loop lag"),
+    ]
+    try:
+        yield
+    finally:
+        services.readiness.stop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await services.voices.close()
+        await services.engine.close()

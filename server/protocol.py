@@ -1,0 +1,388 @@
+"""The session protocol without I/O: frames and times in, events and frames out.
+
+Three verbs, as in every sans-I/O core::
+
+    protocol.receive_text(frame, now)      then look at  protocol.events()
+    protocol.send_audio(utterance, …)      what the session makes
+    protocol.take(now)                     the next frame for the transport, one at a time
+
+It owns the rules of docs/protocol.md: who is live, in which order they are spoken, what is refused,
+and that no frame of an utterance follows the acknowledgement of its cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from cosyvoice_stream.errors import InvalidMessage, LimitExceeded, ShuttingDown, VoiceStreamError
+from cosyvoice_stream.server.error_map import error_json
+from cosyvoice_stream.server.outbox import Outbox
+from cosyvoice_stream.server.protocol_events import Arrived, Event, RecordingDropped, Stopped
+from cosyvoice_stream.server.recording_state import RecordingState
+from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started
+from cosyvoice_stream.server.utterance import State, Utterance
+from cosyvoice_stream.server.utterance_book import UtteranceBook
+from cosyvoice_stream.server.wire import (
+    PROTOCOL,
+    AudioHeader,
+    ClientMessage,
+    EngineSummary,
+    ErrorMessage,
+    Limits,
+    Marks,
+    Playback,
+    ServerMessage,
+    SessionReady,
+    SessionUpdate,
+    SessionUpdated,
+    Speak,
+    TextDelta,
+    TextFlush,
+    UtteranceCancel,
+    UtteranceCancelled,
+    UtteranceDone,
+    UtteranceEnd,
+    UtteranceSettings,
+    UtteranceStart,
+    UtteranceStarted,
+    VoiceBegin,
+    VoiceCancel,
+    VoiceCommit,
+    opening_id,
+    parse_client_message,
+)
+from cosyvoice_stream.streaming.playout import Playout
+from cosyvoice_stream.types import Flush
+
+_MAX_ANSWER_BYTES: Final = 64 * 1024
+"""Answers that wait for a client before its messages are left unread."""
+_TAKE_CHARS: Final = 1024
+"""Text that the engine takes at a time."""
+
+
+class SessionProtocol:
+    """State of one session.
+
+    Args:
+        session_id: Told to the client.
+        engine: Told to the client.
+        limits: What a client may ask for.
+        defaults: Settings before any `session.update`.
+        raw_framing: Audio frames without a header, one live utterance at a time.
+        warn: What of some settings the engine will not do.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        engine: EngineSummary,
+        *,
+        limits: Limits | None = None,
+        defaults: UtteranceSettings | None = None,
+        raw_framing: bool = False,
+        warn: Callable[[UtteranceSettings], list[str]] = lambda _: [],
+    ) -> None:
+        self.session_id = session_id
+        self.limits = limits or Limits()
+        self._engine = engine
+        self._defaults = defaults or UtteranceSettings()
+        self._settings = self._defaults
+        self._raw = raw_framing
+        self._warn = warn
+        self._outbox = Outbox()
+        self._events: list[Event] = []
+        self._book = UtteranceBook(self.limits, one_at_a_time=raw_framing)
+        self._recording = RecordingState(self.limits.max_recording_s)
+        self._shut_down = False
+
+    # What comes in
+
+    def receive_text(self, text: str, now: float) -> None:
+        """Take a text frame. A mistake in it is answered and changes nothing else.
+
+        Args:
+            text: The whole frame.
+            now: In seconds, on any clock that never goes back; the same in all calls.
+        """
+        try:
+            message = parse_client_message(text)
+        except InvalidMessage as error:
+            self.refuse(error, self._nameable(opening_id(text), opening=True))
+            return
+        try:
+            self._handle(message, now)
+        except VoiceStreamError as error:
+            opening = isinstance(message, UtteranceStart | Speak)
+            self.refuse(error, self._nameable(getattr(message, "id", None), opening=opening))
+
+    def receive_binary(self, data: bytes) -> None:
+        """Take a binary frame: a piece of a recording."""
+        try:
+            events = self._recording.receive(data)
+        except VoiceStreamError as error:
+            self.refuse(error)
+            return
+        for event in events:
+            if isinstance(event, RecordingDropped) and event.error is not None:
+                self.refuse(event.error)
+        self._events += events
+
+    def events(self) -> list[Event]:
+        """What the frames so far ask the session to do; each event is returned once."""
+        events, self._events = self._events, []
+        return events
+
+    def take_text(self, utterance: Utterance) -> str | Flush | None:
+        """The next text for the engine; None if there is none, for the moment or at all."""
+        return utterance.pending.take(_TAKE_CHARS)
+
+    @property
+    def front(self) -> Utterance | None:
+        """The utterance to speak: the first whose audio is not complete."""
+        return self._book.front
+
+    @property
+    def live(self) -> int:
+        """Utterances whose end has not been sent."""
+        return len(self._book.live)
+
+    # What goes out
+
+    def send_ready(self) -> None:
+        """Greet."""
+        self._answer(
+            SessionReady(
+                protocol=PROTOCOL,
+                session=self.session_id,
+                engine=self._engine,
+                limits=self.limits,
+                settings=self._settings,
+            )
+        )
+
+    def send_started(self, utterance: Utterance, started: Started) -> None:
+        """Say what follows."""
+        if not utterance.is_spoken:
+            return
+        utterance.playout = Playout(started.sample_rate)
+        message = UtteranceStarted(
+            id=utterance.id,
+            number=utterance.number,
+            voice=started.voice,
+            seed=started.seed,
+            encoding=started.encoding,
+            sample_rate=started.sample_rate,
+            channels=started.channels,
+            bytes_per_sample=started.bytes_per_sample,
+            byte_order=started.byte_order,
+            mime=started.mime,
+            warnings=list(started.warnings),
+        )
+        self._outbox.stream(utterance.number, message.to_json())
+
+    def send_marks(self, utterance: Utterance, marks: MarksOut) -> None:
+        """Note the words, and send what the client asked for."""
+        if not utterance.is_spoken:
+            return
+        for word in marks.words:
+            utterance.words.add(word.end_ms, word.char_end)
+        wanted = utterance.settings.marks
+        words = list(marks.words) if "word" in wanted else []
+        visemes = list(marks.visemes) if "viseme" in wanted else []
+        if words or visemes:
+            message = Marks(id=utterance.id, words=words, visemes=visemes)
+            self._outbox.stream(utterance.number, message.to_json())
+
+    def send_audio(self, utterance: Utterance, audio: AudioOut) -> None:
+        """Queue a frame. Frames of an utterance that has ended are dropped."""
+        if not utterance.is_spoken:
+            return
+        utterance.playout.add_generated(audio.end_sample - audio.first_sample)
+        if self._raw:
+            if not audio.data:
+                return
+            frame = audio.data
+        else:
+            header = AudioHeader(utterance.number, audio.first_sample, audio.last)
+            frame = header.pack() + audio.data
+        on_sent = partial(utterance.playout.set_sent, audio.end_sample)
+        self._outbox.stream(utterance.number, frame, on_sent)
+
+    def send_done(self, utterance: Utterance, done: Done) -> None:
+        """Say that all audio has been sent; until this leaves, a cancel still stops the rest."""
+        message = UtteranceDone(
+            id=utterance.id,
+            audio_ms=done.audio_ms,
+            first_audio_ms=done.first_audio_ms,
+            rtf=done.rtf,
+            characters=done.characters,
+        )
+        self._finish(utterance, message, State.DONE)
+
+    def send_failed(self, utterance: Utterance, error: BaseException) -> None:
+        """End an utterance with an error, behind the audio that it has."""
+        self._finish(utterance, _error_message(error, utterance.id), State.FAILED)
+
+    def send(self, message: ServerMessage) -> None:
+        """Send what does not belong to an utterance (``voice.*``)."""
+        self._answer(message)
+
+    def refuse(self, error: BaseException, utterance_id: str | None = None) -> None:
+        """Answer with an error.
+
+        Args:
+            error: What is wrong.
+            utterance_id: The utterance that could not be opened, or is not known; never a live
+                one, for which an error with its id would be the end.
+        """
+        self._answer(_error_message(error, utterance_id))
+
+    def recording_over(self) -> None:
+        """The recording has been answered; another one may begin."""
+        self._recording.over()
+
+    def shut_down(self) -> None:
+        """Tell the client that the server stops, and open no more utterances."""
+        if not self._shut_down:
+            self._shut_down = True
+            self.refuse(ShuttingDown())
+
+    def abandon(self, error: VoiceStreamError) -> None:
+        """End everything that is live with an error."""
+        for utterance in self._book.live:
+            self._end_now(utterance, State.FAILED)
+            self.refuse(error, utterance.id)
+
+    def take(self, now: float) -> str | bytes | None:
+        """The next frame for the transport, or None; what is taken counts as sent."""
+        return self._outbox.take(now)
+
+    def data_to_send(self, now: float) -> list[str | bytes]:
+        """All frames that wait, in order."""
+        return list(iter(partial(self.take, now), None))
+
+    @property
+    def stream_bytes(self) -> int:
+        """Audio and its control frames that wait; the speaker waits while they are too many."""
+        return self._outbox.stream_bytes
+
+    @property
+    def reading_paused(self) -> bool:
+        """Whether the client has to take its answers before more of it is read."""
+        return self._outbox.answer_bytes > _MAX_ANSWER_BYTES
+
+    # Messages
+
+    def _handle(self, message: ClientMessage, now: float) -> None:
+        match message:
+            case TextDelta():
+                self._add_text(message, now)
+            case SessionUpdate():
+                self._settings = self._settings.merged(message.changes(), self._defaults)
+                warnings = self._warn(self._settings)
+                self._answer(SessionUpdated(settings=self._settings, warnings=warnings))
+            case UtteranceStart():
+                self._arrived(self._open(message), now)
+            case Speak():
+                self._book.check_id(message.id)
+                self._book.check_text(0, message.text)
+                utterance = self._open(message)
+                self._book.add_text(utterance, message.text)
+                utterance.state = State.CLOSED
+                self._arrived(utterance, now)
+            case TextFlush():
+                if (flushed := self._book.writable(message.id)) is not None:
+                    flushed.pending.flush()
+                    self._arrived(flushed, now)
+            case UtteranceEnd():
+                if (closed := self._book.writable(message.id)) is not None:
+                    closed.state = State.CLOSED
+                    self._arrived(closed, now)
+            case UtteranceCancel():
+                self._cancel(message.id, now)
+            case Playback():
+                known = self._book.known(message.id)
+                known.playout.report(round(message.played_ms * known.playout.sample_rate / 1000))
+            case VoiceBegin():
+                self._events += self._recording.begin(message)
+            case VoiceCommit():
+                self._events += self._recording.commit()
+            case VoiceCancel():
+                self._events += self._recording.cancel()
+
+    def _open(self, message: UtteranceStart | Speak) -> Utterance:
+        if self._shut_down:
+            raise ShuttingDown
+        settings = self._settings.merged(message.changes(), self._defaults)
+        return self._book.open(message.id, settings)
+
+    def _add_text(self, message: TextDelta, now: float) -> None:
+        utterance = self._book.writable(message.id)
+        if utterance is None:
+            return
+        try:
+            self._book.check_text(utterance.text_chars, message.text)
+        except LimitExceeded as error:
+            # With a hole in its text it would say something that nobody wrote.
+            self._end_now(utterance, State.FAILED)
+            self.refuse(error, utterance.id)
+            return
+        self._book.add_text(utterance, message.text)
+        self._arrived(utterance, now)
+
+    def _arrived(self, utterance: Utterance, now: float) -> None:
+        if utterance.ready_at is None and (utterance.pending or utterance.text_is_complete):
+            utterance.ready_at = now
+        self._events.append(Arrived(utterance))
+
+    def _cancel(self, utterance_id: str | None, now: float) -> None:
+        if utterance_id is not None:
+            targets = [self._book.known(utterance_id)]
+        else:
+            targets = self._book.live
+        for utterance in targets:
+            positions = utterance.positions(now)
+            if utterance.is_live:
+                self._end_now(utterance, State.CANCELLED)
+            self._answer(positions)
+        if not targets:
+            nothing = UtteranceCancelled(
+                id=None, sent_ms=0, played_ms=0, played_estimated=False, spoken_text=""
+            )
+            self._answer(nothing)
+
+    def _finish(self, utterance: Utterance, message: ServerMessage, state: State) -> None:
+        """Queue the last message of an utterance; it ends when that leaves."""
+        if not utterance.is_spoken:
+            return
+        utterance.state = State.GENERATED
+        utterance.pending.clear()
+        self._outbox.stream(
+            utterance.number, message.to_json(), lambda _: self._book.end(utterance, state)
+        )
+
+    def _end_now(self, utterance: Utterance, state: State) -> None:
+        self._outbox.drop(utterance.number)
+        self._book.end(utterance, state)
+        self._events.append(Stopped(utterance))
+
+    def _nameable(self, utterance_id: str | None, *, opening: bool) -> str | None:
+        if utterance_id is None or not self._book.may_be_named(utterance_id, opening=opening):
+            return None
+        return utterance_id
+
+    def _answer(self, message: ServerMessage) -> None:
+        self._outbox.answer(message.to_json())
+
+
+def _error_message(error: BaseException, utterance_id: str | None) -> ErrorMessage:
+    fields = error_json(error)
+    return ErrorMessage(
+        id=utterance_id,
+        code=fields["code"],
+        message=fields["message"],
+        how_to_fix=fields.get("how_to_fix"),
+        retry_after_ms=fields.get("retry_after_ms"),
+    )

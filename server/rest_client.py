@@ -1,0 +1,101 @@
+"""Where a server is, and the few requests that clients make over HTTP."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Final
+
+from cosyvoice_stream.errors import ConfigError, PeerGone, ServerError
+
+TIMEOUT_S: Final = 30.0
+DEFAULT_PORT: Final = 8000
+_SECURE = {"http": "http", "ws": "http", "https": "https", "wss": "https"}
+
+
+class ServerAddress:
+    """The address of a server as a user writes it.
+
+    Args:
+        url: ``http://``, ``https://``, ``ws://`` or ``wss://`` with or without a path, or
+        ``host:port``.
+        api_key: Sent with every request; None where the server asks for none.
+
+    Raises:
+        ConfigError: It is no such address.
+    """
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in _SECURE or not parts.hostname:
+            raise ConfigError(
+                f"{url!r} is not the address of a server",
+                how_to_fix=f"write it as http://127.0.0.1:{DEFAULT_PORT}",
+            )
+        path = parts.path.rstrip("/").removesuffix("/v1/stream")
+        self.base_url = f"{_SECURE[parts.scheme]}://{parts.netloc}{path}"
+        self.api_key = api_key
+
+    @property
+    def stream_url(self) -> str:
+        """Address of the WebSocket."""
+        return "ws" + self.base_url.removeprefix("http") + "/v1/stream"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request carries."""
+        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+    def refusal(self, status: int, body: bytes | None) -> ServerError:
+        """The exception for an answer that is not a success."""
+        try:
+            error = json.loads(body or b"")["error"]
+            retry_ms = error.get("retry_after_ms")
+            return ServerError(
+                error["code"],
+                error["message"],
+                how_to_fix=error.get("how_to_fix"),
+                retry_after_s=None if retry_ms is None else retry_ms / 1000,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return ServerError("internal", f"{self.base_url} answered with status {status}")
+
+
+def request(
+    address: ServerAddress,
+    method: str,
+    path: str,
+    *,
+    query: dict[str, str] | None = None,
+    body: bytes | None = None,
+) -> dict[str, Any]:
+    """Make one request and read its JSON. Blocks.
+
+    Raises:
+        ServerError: The server refuses it.
+        PeerGone: No server answers there.
+    """
+    encoded = urllib.parse.urlencode(query or {})
+    url = f"{address.base_url}{path}{'?' + encoded if encoded else ''}"
+    headers = address.headers | ({"Content-Type": "application/octet-stream"} if body else {})
+    message = urllib.request.Request(url, data=body, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(message, timeout=TIMEOUT_S) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as error:
+        raise address.refusal(error.code, error.read()) from error
+    except (OSError, ValueError) as error:
+        raise PeerGone(
+            f"no server answers at {address.base_url}",
+            how_to_fix="start it with `cosyvoice-stream serve`, or check the address",
+        ) from error
+    result: dict[str, Any] = json.loads(text) if text else {}
+    return result
+
+
+def list_voices(address: ServerAddress) -> list[dict[str, Any]]:
+    """The voices of a server, each as VOICE of docs/protocol.md. Blocks."""
+    voices: list[dict[str, Any]] = request(address, "GET", "/v1/voices")["voices"]
+    return voices

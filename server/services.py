@@ -1,0 +1,129 @@
+"""What the routes and sessions of one application share, as ``app.state.services``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from cosyvoice_stream.engine import Engine
+from cosyvoice_stream.errors import EngineBusy, ShuttingDown
+from cosyvoice_stream.server.limits import Admission
+from cosyvoice_stream.server.observability import Metrics
+from cosyvoice_stream.server.sessions import Sessions
+from cosyvoice_stream.server.settings import Settings
+from cosyvoice_stream.server.speech import SpeechService
+from cosyvoice_stream.server.voice_service import VoiceService
+from cosyvoice_stream.server.wire import Limits
+
+logger = logging.getLogger(__name__)
+
+_WARM_UP_RETRY_S = 1.0
+"""Hint for clients that come before the engine is warm."""
+
+
+class Readiness:
+    """Whether the server takes work: ``starting`` → ``ready`` or ``failed`` → ``stopping``.
+
+    Args:
+        metrics: Is told.
+        starts: What has to succeed before the server is ready: the engine's start, and warm-ups.
+
+    Attributes:
+        state: Where it stands.
+        failure: Why a start failed.
+    """
+
+    def __init__(self, metrics: Metrics, *starts: Callable[[], Awaitable[None]]) -> None:
+        self.state: Literal["starting", "ready", "failed", "stopping"] = "starting"
+        self.failure: Exception | None = None
+        self._metrics = metrics
+        self._starts = starts
+        self._settled = asyncio.Event()
+
+    async def start(self) -> None:
+        """Run all starts at the same time; a failure is kept for those who wait."""
+        began = time.monotonic()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for start in self._starts:
+                    group.create_task(_awaited(start), name="start")
+        except* Exception as failures:
+            self.failure = failures.exceptions[0]
+            self.state = "failed"
+        else:
+            if self.state == "starting":
+                self.state = "ready"
+                self._metrics.set_ready(True)
+                logger.info("warm after %.0f ms", (time.monotonic() - began) * 1000)
+        finally:
+            self._settled.set()
+
+    async def settled(self) -> None:
+        """Wait until the engine is warm.
+
+        Raises:
+            Exception: What a start raised.
+        """
+        await self._settled.wait()
+        if self.failure is not None:
+            raise self.failure
+
+    def stop(self) -> None:
+        """Take no more work from here on."""
+        self.state = "stopping"
+        self._metrics.set_ready(False)
+        self._settled.set()
+
+    def require(self) -> None:
+        """Raise unless the server takes new work.
+
+        Raises:
+            EngineBusy: The engine is not warm yet.
+            ShuttingDown: The server is about to stop, or its engine did not start.
+        """
+        self.require_engine()
+        if self.state == "stopping":
+            raise ShuttingDown
+
+    def require_engine(self) -> None:
+        """Raise unless the engine works, for what was taken before the server began to stop.
+
+        Raises:
+            EngineBusy: The engine is not warm yet.
+            ShuttingDown: The engine did not start.
+        """
+        if self.state == "starting":
+            raise EngineBusy(_WARM_UP_RETRY_S, "the engine is warming up")
+        if self.failure is not None:
+            raise ShuttingDown
+
+
+async def _awaited(start: Callable[[], Awaitable[None]]) -> None:
+    await start()
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that is made once per application."""
+
+    settings: Settings
+    engine: Engine
+    voices: VoiceService
+    admission: Admission
+    speech: SpeechService
+    sessions: Sessions
+    metrics: Metrics
+    readiness: Readiness
+
+
+def session_limits(settings: Settings) -> Limits:
+    """Return what one session may ask for."""
+    return Limits(
+        max_utterance_chars=settings.max_text_chars,
+        max_live_chars=2 * settings.max_text_chars,
+        max_recording_s=settings.max_reference_s,
+    )

@@ -1,0 +1,129 @@
+"""All sessions of one application: how they are made, how many there are, how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+
+from cosyvoice_stream.errors import EngineBusy, ShuttingDown
+from cosyvoice_stream.server.observer import Observer
+from cosyvoice_stream.server.protocol import SessionProtocol
+from cosyvoice_stream.server.session import Session
+from cosyvoice_stream.server.speech import SpeechService
+from cosyvoice_stream.server.transport import Transport
+from cosyvoice_stream.server.voice_service import VoiceService
+from cosyvoice_stream.server.wire import EngineSummary, Limits, UtteranceSettings, VoiceName
+from cosyvoice_stream.types import EngineInfo
+
+_RETRY_S = 5.0
+"""Hint when all sessions are taken; how long others stay cannot be known."""
+
+
+class Sessions:
+    """Makes sessions and knows the live ones.
+
+    Args:
+        speech: Speaks.
+        voices: Enrols recordings.
+        observer: Is told what happens.
+        require_ready: Raises while the engine takes no work.
+        limits: What one session may ask for.
+        defaults: Settings before any `session.update`.
+        max_sessions: More are refused.
+        stall_timeout_s: A peer that takes nothing for so long is dropped.
+    """
+
+    def __init__(
+        self,
+        speech: SpeechService,
+        voices: VoiceService,
+        observer: Observer,
+        *,
+        require_ready: Callable[[], None] = lambda: None,
+        limits: Limits | None = None,
+        defaults: UtteranceSettings | None = None,
+        max_sessions: int = 500,
+        stall_timeout_s: float = 15.0,
+    ) -> None:
+        self._speech = speech
+        self._voices = voices
+        self._observer = observer
+        self._require_ready = require_ready
+        self._limits = limits or Limits()
+        self._defaults = defaults or UtteranceSettings()
+        self._max_sessions = max_sessions
+        self._stall_timeout_s = stall_timeout_s
+        self._engine = engine_summary(speech.engine.info)
+        self._live: set[Session] = set()
+        self._draining = False
+
+    @property
+    def live(self) -> int:
+        """Open sessions."""
+        return len(self._live)
+
+    def check_room(self) -> None:
+        """Refuse a newcomer.
+
+        Raises:
+            ShuttingDown: The server is about to stop.
+            EngineBusy: There are too many sessions.
+        """
+        if self._draining:
+            raise ShuttingDown
+        if len(self._live) >= self._max_sessions:
+            raise EngineBusy(_RETRY_S, "all sessions are taken")
+
+    async def serve(self, transport: Transport, *, raw_framing: bool) -> None:
+        """Run one session until its end.
+
+        Args:
+            transport: The peer.
+            raw_framing: Send audio without headers.
+        """
+        protocol = SessionProtocol(
+            "s-" + secrets.token_hex(6),
+            self._engine,
+            limits=self._limits,
+            defaults=self._defaults,
+            raw_framing=raw_framing,
+            warn=self._speech.warnings,
+        )
+        session = Session(
+            transport,
+            protocol,
+            self._speech,
+            self._voices,
+            observer=self._observer,
+            require_ready=self._require_ready,
+            stall_timeout_s=self._stall_timeout_s,
+        )
+        self._live.add(session)
+        try:
+            await session.run()
+        finally:
+            self._live.discard(session)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Close all sessions: live utterances finish, new ones are refused, then 1001.
+
+        Args:
+            timeout_s: What still runs after this ends with an error.
+        """
+        self._draining = True
+        async with asyncio.TaskGroup() as group:
+            for session in tuple(self._live):
+                group.create_task(session.drain(timeout_s), name="drain session")
+
+
+def engine_summary(info: EngineInfo) -> EngineSummary:
+    """What clients are told about an engine."""
+    return EngineSummary(
+        name=info.name,
+        sample_rate=info.sample_rate,
+        languages=list(info.languages),
+        features=sorted(info.features),
+        description=info.description,
+        voices=[VoiceName(id=voice.voice_id, name=voice.name) for voice in info.voices],
+    )

@@ -1,0 +1,144 @@
+"""The answer to ``POST /v1/speak``: headers with the first audio, then audio while it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from cosyvoice_stream.errors import PeerGone, VoiceStreamError
+from cosyvoice_stream.server.error_map import log_internal
+from cosyvoice_stream.server.observability import Outcome, log_utterance
+from cosyvoice_stream.server.services import Services
+from cosyvoice_stream.server.speech import AudioOut, Speech, Started
+from cosyvoice_stream.server.websocket import ABORT
+from cosyvoice_stream.server.wire import UtteranceSettings
+
+logger = logging.getLogger(__name__)
+
+
+class SpeakResponse(Response):
+    """Streams one utterance.
+
+    What goes wrong before the first audio is raised, and becomes an error of docs/protocol.md.
+    What goes wrong later cuts the chunked body short, so that the client can tell. A client that
+    goes away, or stops reading for too long, cancels the work.
+    """
+
+    def __init__(self, services: Services, text: str, settings: UtteranceSettings) -> None:
+        # Not `super().__init__()`: status and headers are known with the first audio only.
+        self.background = None
+        self._services = services
+        self._text = text
+        self._settings = settings
+        self._format: Started | None = None
+        self._head_sent = False
+        self._audio_ms = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, whose body has been read."""
+        work = asyncio.create_task(self._speak(send), name="speak")
+        gone = asyncio.create_task(_client_gone(receive), name="speak: watch the client")
+        try:
+            await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            work.cancel()
+            # Waits until the engine has let go, so that the slot is free when this returns.
+            await asyncio.wait((work, gone))
+        error = None if work.cancelled() else work.exception()
+        if error is None:
+            return
+        if not self._head_sent:
+            raise error
+        if not isinstance(error, VoiceStreamError):
+            log_internal(logger, error)
+        await _cut_short(scope, receive)
+
+    async def _speak(self, send: Send) -> None:
+        outcome: Outcome = "failed"
+        speech = self._services.speech.speak(_whole(self._text), self._settings)
+        try:
+            async with speech:
+                await self._send_audio(speech, send)
+            outcome = "done"
+        except (asyncio.CancelledError, PeerGone):
+            outcome = "cancelled"
+            raise
+        finally:
+            self._count(speech, outcome)
+
+    def _count(self, speech: Speech, outcome: Outcome) -> None:
+        """Report what was begun; a refusal is counted where it is answered."""
+        if self._format is not None:
+            metrics = speech.metrics(outcome, audio_ms=self._audio_ms)
+            self._services.metrics.utterance_ended(metrics)
+            log_utterance(logger, metrics)
+
+    async def _send_audio(self, speech: Speech, send: Send) -> None:
+        stall_timeout_s = self._services.settings.stall_timeout_s
+
+        async def pass_on(message: dict[str, Any]) -> None:
+            try:
+                async with asyncio.timeout(stall_timeout_s):
+                    await send(message)
+            except TimeoutError:
+                raise PeerGone(f"the client did not read for {stall_timeout_s:g} s") from None
+
+        async for event in speech:
+            if isinstance(event, Started):
+                self._format = event
+            elif isinstance(event, AudioOut) and event.data:
+                assert self._format is not None
+                if not self._head_sent:
+                    self._head_sent = True
+                    await pass_on(_head(self._format))
+                await pass_on({"type": "http.response.body", "body": event.data, "more_body": True})
+                self._audio_ms = event.end_sample * 1000 / self._format.sample_rate
+        if not self._head_sent and self._format is not None:
+            self._head_sent = True
+            await pass_on(_head(self._format))
+        await pass_on({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _whole(text: str) -> AsyncGenerator[str, None]:
+    yield text
+
+
+async def _client_gone(receive: Receive) -> None:
+    """Return when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _head(started: Started) -> dict[str, Any]:
+    fields = {
+        "Content-Type": started.mime,
+        "X-Encoding": started.encoding,
+        "X-Sample-Rate": str(started.sample_rate),
+        "X-Channels": str(started.channels),
+        "X-Seed": str(started.seed),
+        "X-Voice": started.voice,
+        # Proxies that gather a response before passing it on would undo the streaming.
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+    }
+    if started.bytes_per_sample is not None:
+        fields["X-Bytes-Per-Sample"] = str(started.bytes_per_sample)
+    if started.byte_order is not None:
+        fields["X-Byte-Order"] = started.byte_order
+    headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
+    return {"type": "http.response.start", "status": 200, "headers": headers}
+
+
+async def _cut_short(scope: Scope, receive: Receive) -> None:
+    """Drop the connection in the middle of the body: chunked encoding has no other way to fail."""
+    abort = scope.get("extensions", {}).get(ABORT)
+    if abort is None:
+        raise ConnectionAbortedError("the utterance failed after its first audio")
+    abort()
+    await _client_gone(receive)

@@ -1,0 +1,377 @@
+"""Turns (text stream, voice, settings) into encoded audio and marks, for every transport."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Protocol, TypeAlias
+
+import numpy as np
+
+from cosyvoice_stream.engine import Engine
+from cosyvoice_stream.errors import SynthesisFailed
+from cosyvoice_stream.server.encoders import WAV_HEADER_BYTES, Encoder, make_encoder
+from cosyvoice_stream.server.limits import Admission, Slot
+from cosyvoice_stream.server.observability import Outcome, UtteranceMetrics
+from cosyvoice_stream.server.text_way import TextWay
+from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
+from cosyvoice_stream.server.wire_settings import UtteranceSettings
+from cosyvoice_stream.types import (
+    MAX_SEED,
+    EngineInfo,
+    Feature,
+    PcmChunk,
+    TextStream,
+    Voice,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Comes first: what follows, and how to play it."""
+
+    voice: str
+    seed: int
+    encoding: str
+    sample_rate: int
+    """Of the encoded audio, in hertz; every sample index below counts at this rate."""
+    channels: int
+    bytes_per_sample: int | None
+    """None for compressed audio."""
+    byte_order: str | None
+    mime: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarksOut:
+    """Times of words and visemes whose audio follows."""
+
+    words: tuple[WordTime, ...]
+    visemes: tuple[VisemeTime, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AudioOut:
+    """A piece of encoded audio."""
+
+    data: bytes
+    """Empty only in the last one."""
+    first_sample: int
+    """Position of the piece; for compressed audio the samples that the encoder had been given."""
+    end_sample: int
+    """Position after the piece."""
+    last: bool
+    """No audio follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Comes last."""
+
+    audio_ms: float
+    first_audio_ms: float | None
+    rtf: float | None
+    characters: int
+
+
+SpeechEvent: TypeAlias = Started | MarksOut | AudioOut | Done
+
+
+class Voices(Protocol):
+    """What speech needs of the voice service."""
+
+    async def resolve(self, voice_id: str | None) -> Voice:
+        """Find a voice; None is the default one. Raises `VoiceNotFound`."""
+        ...
+
+
+class SpeechService:
+    """Makes `Speech`; one per application.
+
+    Args:
+        engine: Speaks.
+        voices: Finds voices.
+        admission: Bounds how many utterances are spoken at once.
+        clock: In seconds, never going back.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        voices: Voices,
+        admission: Admission,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.engine = engine
+        self.voices = voices
+        self.admission = admission
+        self.clock = clock
+
+    def speak(self, text: TextStream, settings: UtteranceSettings) -> Speech:
+        """Speak a text stream.
+
+        Args:
+            text: Fragments in order; closed with the speech.
+            settings: How to speak and encode.
+
+        Returns:
+            An async iterator of `Started`, then `MarksOut` and `AudioOut`, then `Done`. Nothing
+            happens before the first step. Iterating raises `EngineBusy`, `VoiceNotFound`,
+            `UnsupportedFormat`, `UnsupportedLanguage` or `SynthesisFailed`.
+        """
+        return Speech(self, text, settings)
+
+    def warnings(self, settings: UtteranceSettings) -> list[str]:
+        """What of the settings this engine will not do, in sentences for a person."""
+        return engine_warnings(self.engine.info, settings)
+
+
+class Speech:
+    """One utterance on its way. Closing it cancels; use it as an async context manager."""
+
+    def __init__(self, service: SpeechService, text: TextStream, settings: UtteranceSettings):
+        self._service = service
+        self._settings = settings
+        self._way = TextWay(text, settings.text, service.clock)
+        self._events = self._run()
+        self._slot: Slot | None = None
+        self._cutter: _Cutter | None = None
+        self._busy_s = 0.0
+        self._engine_samples = 0
+        self._first_audio_ms: float | None = None
+
+    def __aiter__(self) -> AsyncIterator[SpeechEvent]:
+        return self
+
+    async def __anext__(self) -> SpeechEvent:
+        return await self._events.__anext__()
+
+    async def __aenter__(self) -> Speech:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel. When it returns the engine and the text stream are closed, the slot is free."""
+        await self._events.aclose()
+        # A generator that was never started does not run its `finally`.
+        await self._way.aclose()
+
+    def give_up_slot(self) -> None:
+        """Free the slot although the engine still has to finish its step.
+
+        For a barge-in: the answer to it must not be refused because of what it interrupts.
+        """
+        if self._slot is not None:
+            self._slot.release()
+
+    def metrics(
+        self, outcome: Outcome, *, audio_ms: float | None = None, queue_wait_ms: float | None = None
+    ) -> UtteranceMetrics:
+        """What it cost so far.
+
+        Args:
+            outcome: How it ended.
+            audio_ms: What was handed to the transport; all that was made without it.
+            queue_wait_ms: From the start of the utterance to its turn.
+        """
+        done = self._done()
+        return UtteranceMetrics(
+            outcome=outcome,
+            first_audio_ms=done.first_audio_ms,
+            queue_wait_ms=queue_wait_ms,
+            audio_ms=done.audio_ms if audio_ms is None else audio_ms,
+            rtf=done.rtf,
+            characters=done.characters,
+        )
+
+    async def _run(self) -> AsyncGenerator[SpeechEvent, None]:
+        service, settings = self._service, self._settings
+        info = service.engine.info
+        try:
+            with service.admission.admit() as self._slot:
+                output = settings.output
+                encoder = make_encoder(
+                    output.encoding, info.sample_rate, output.sample_rate, output.frame_ms
+                )
+                self._cutter = cutter = _Cutter(encoder)
+                voice = await service.voices.resolve(settings.voice)
+                options = settings.to_options(seed=secrets.randbelow(MAX_SEED + 1))
+                assert options.seed is not None
+                yield Started(
+                    voice=voice.voice_id,
+                    seed=options.seed,
+                    encoding=encoder.encoding,
+                    sample_rate=encoder.sample_rate,
+                    channels=encoder.channels,
+                    bytes_per_sample=encoder.bytes_per_sample,
+                    byte_order=encoder.byte_order,
+                    mime=encoder.mime,
+                    warnings=tuple(service.warnings(settings)),
+                )
+                chunks = service.engine.synthesize(self._way.fragments(), voice, options)
+                async with aclosing(chunks):  # type: ignore[type-var]
+                    while (chunk := await self._next(chunks)) is not None:
+                        if chunk.words or chunk.visemes:
+                            yield self._marks(chunk, info.sample_rate)
+                        for audio in await cutter.push(chunk):
+                            self._note_first_audio()
+                            yield audio
+                        if chunk.final:
+                            break
+                yield self._done()
+        finally:
+            if self._cutter is not None:
+                self._cutter.close()
+            await self._way.aclose()
+
+    async def _next(self, chunks: AsyncIterator[PcmChunk]) -> PcmChunk | None:
+        """Take a chunk, counting its compute time and refusing what is no audio.
+
+        An engine that does not measure itself is busy while it is waited for and does not itself
+        wait for text; what it renders ahead or beside that is missed.
+        """
+        clock = self._service.clock
+        began, text_before_s = clock(), self._way.waited_s()
+        chunk = await anext(chunks, None)
+        if chunk is None:
+            return None
+        if chunk.compute_s is not None:
+            self._busy_s += chunk.compute_s
+        else:
+            text_s = self._way.waited_s() - text_before_s
+            self._busy_s += max(0.0, clock() - began - text_s)
+        if not np.isfinite(chunk.samples).all():
+            raise SynthesisFailed("the engine made samples that are not finite")
+        self._engine_samples += len(chunk.samples)
+        return chunk
+
+    def _marks(self, chunk: PcmChunk, rate: int) -> MarksOut:
+        words = []
+        for word in chunk.words:
+            char_start, char_end = self._way.source_span(word.char_start, word.char_end)
+            words.append(
+                WordTime(
+                    text=word.text,
+                    char_start=char_start,
+                    char_end=char_end,
+                    start_ms=_ms(word.start_sample, rate),
+                    end_ms=_ms(word.end_sample, rate),
+                )
+            )
+        visemes = [
+            VisemeTime(
+                viseme=shape.viseme.value,
+                mouth_open=round(shape.mouth_open, 3),
+                start_ms=_ms(shape.start_sample, rate),
+                end_ms=_ms(shape.end_sample, rate),
+            )
+            for shape in chunk.visemes
+        ]
+        return MarksOut(tuple(words), tuple(visemes))
+
+    def _note_first_audio(self) -> None:
+        """Measure from the text that completed the first clause.
+
+        An engine that speaks before `ClauseSplitter` sees a clause is measured from the last text
+        that it had. The wait of a text that came before its utterance's turn does not count.
+        """
+        since = self._way.clause_at or self._way.arrived_at
+        if self._first_audio_ms is None and since is not None:
+            self._first_audio_ms = (self._service.clock() - since) * 1000
+
+    def _done(self) -> Done:
+        seconds = self._engine_samples / self._service.engine.info.sample_rate
+        return Done(
+            audio_ms=round(seconds * 1000, 1),
+            first_audio_ms=None if self._first_audio_ms is None else round(self._first_audio_ms, 1),
+            rtf=round(self._busy_s / seconds, 4) if seconds else None,
+            characters=self._way.characters,
+        )
+
+
+class _Cutter:
+    """Chunks in, numbered pieces of encoded audio out; the last one is marked."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self._header_bytes = WAV_HEADER_BYTES if encoder.encoding == "wav" else 0
+        self._position = 0
+        self._any = False
+
+    async def push(self, chunk: PcmChunk) -> list[AudioOut]:
+        """Encode a chunk; after the final one nothing is kept back."""
+        if self._encoder.heavy:
+            encoded = await self._encode_in_thread(chunk)
+        else:
+            encoded = self._encode(chunk)
+        pieces = [self._piece(data) for data in encoded if data]
+        self._any = self._any or bool(pieces)
+        if chunk.final and self._any:
+            last = pieces.pop() if pieces else self._piece(b"")
+            pieces.append(replace(last, last=True))
+        return pieces
+
+    def close(self) -> None:
+        """Free the encoder."""
+        self._encoder.close()
+
+    async def _encode_in_thread(self, chunk: PcmChunk) -> list[bytes]:
+        encoding = asyncio.ensure_future(asyncio.to_thread(self._encode, chunk))
+        try:
+            return await asyncio.shield(encoding)
+        except asyncio.CancelledError:
+            await asyncio.wait([encoding])  # milliseconds; nobody may close it under the thread
+            raise
+
+    def _encode(self, chunk: PcmChunk) -> list[bytes]:
+        encoded = self._encoder.push(chunk.samples) if len(chunk.samples) else []
+        # Without a single sample there is no stream, hence no header and no padding either.
+        if chunk.final and chunk.start_sample + len(chunk.samples) > 0:
+            encoded = [*encoded, *self._encoder.flush()]
+        return encoded
+
+    def _piece(self, data: bytes) -> AudioOut:
+        first = self._position
+        width = self._encoder.bytes_per_sample
+        if width is None:
+            first = end = self._encoder.samples_in
+        else:
+            audio_bytes = len(data) - (self._header_bytes if data else 0)
+            self._header_bytes = 0 if data else self._header_bytes
+            end = first + audio_bytes // (width * self._encoder.channels)
+        self._position = end
+        return AudioOut(data, first, end, last=False)
+
+
+def engine_warnings(info: EngineInfo, settings: UtteranceSettings) -> list[str]:
+    """What of the settings an engine will not do, in sentences for a person."""
+    asked: list[tuple[bool, Feature, str]] = [
+        (bool(settings.instruct), Feature.INSTRUCT, "instruct is ignored"),
+        (settings.pitch != 0.0, Feature.PITCH, "pitch is ignored"),
+        (settings.strength != 1.0, Feature.STRENGTH, "strength is ignored"),
+        ("word" in settings.marks, Feature.WORD_TIMES, "there are no word times"),
+        ("viseme" in settings.marks, Feature.VISEMES, "there are no visemes"),
+    ]
+    return [
+        f"{effect}: the engine {info.name!r} has no such feature"
+        for wanted, feature, effect in asked
+        if wanted and feature not in info.features
+    ]
+
+
+def _ms(sample: int, rate: int) -> float:
+    return round(sample * 1000 / rate, 1)

@@ -1,0 +1,223 @@
+"""What the server says, as pydantic models: built by the session, read leniently by clients."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from cosyvoice_stream.errors import InvalidMessage
+from cosyvoice_stream.server.wire_settings import UtteranceSettings
+
+
+class ServerMessageBase(BaseModel):
+    """A message from the server. Unknown fields are ignored when reading."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    omit_none: ClassVar[bool] = False
+
+    def to_json(self) -> str:
+        """The text frame."""
+        return self.model_dump_json(exclude_none=self.omit_none)
+
+
+class VoiceName(BaseModel):
+    """A built-in voice, in short."""
+
+    id: str
+    name: str
+
+
+class EngineSummary(BaseModel):
+    """What a client needs to know about the engine."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    sample_rate: int
+    languages: list[str]
+    features: list[str]
+    description: str
+    voices: list[VoiceName]
+
+
+class Limits(BaseModel):
+    """What one session may ask for."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    max_message_bytes: int = 2 * 1024 * 1024
+    """Larger WebSocket messages end the connection (1009)."""
+    max_message_chars: int = 65_536
+    """Characters of text in one message."""
+    max_utterance_chars: int = 100_000
+    """Characters of text in one utterance."""
+    max_live_chars: int = 200_000
+    """Characters of text in all live utterances of a session."""
+    max_utterances: int = 64
+    """Live utterances of a session, spoken or waiting."""
+    max_recording_s: float = 60.0
+    """Length of a microphone recording."""
+
+
+class SessionReady(ServerMessageBase):
+    """The first message of a connection."""
+
+    type: Literal["session.ready"] = "session.ready"
+    protocol: str
+    session: str
+    engine: EngineSummary
+    limits: Limits
+    settings: UtteranceSettings
+
+
+class SessionUpdated(ServerMessageBase):
+    """Answer to `session.update`: the settings in force."""
+
+    type: Literal["session.updated"] = "session.updated"
+    settings: UtteranceSettings
+    warnings: list[str] = []
+
+
+class UtteranceStarted(ServerMessageBase):
+    """Everything that is needed to play the audio that follows."""
+
+    type: Literal["utterance.started"] = "utterance.started"
+    id: str
+    number: int
+    voice: str
+    seed: int
+    encoding: str
+    sample_rate: int
+    channels: int
+    bytes_per_sample: int | None
+    byte_order: str | None
+    mime: str
+    warnings: list[str] = []
+
+
+class WordTime(BaseModel):
+    """When a word is heard, and where it stands in the client's text."""
+
+    text: str
+    char_start: int
+    char_end: int
+    start_ms: float
+    end_ms: float
+
+
+class VisemeTime(BaseModel):
+    """Mouth shape over a stretch of audio."""
+
+    viseme: str
+    mouth_open: float
+    start_ms: float
+    end_ms: float
+
+
+class Marks(ServerMessageBase):
+    """Times of words and visemes whose audio follows."""
+
+    type: Literal["marks"] = "marks"
+    id: str
+    words: list[WordTime] = []
+    visemes: list[VisemeTime] = []
+
+
+class UtteranceDone(ServerMessageBase):
+    """The utterance is complete."""
+
+    type: Literal["utterance.done"] = "utterance.done"
+    id: str
+    audio_ms: float
+    first_audio_ms: float | None
+    rtf: float | None
+    characters: int
+
+
+class UtteranceCancelled(ServerMessageBase):
+    """The utterance was stopped; none of its audio follows."""
+
+    type: Literal["utterance.cancelled"] = "utterance.cancelled"
+    id: str | None
+    sent_ms: float
+    played_ms: float
+    played_estimated: bool
+    spoken_text: str
+
+
+class VoiceProgress(ServerMessageBase):
+    """How a running recording is doing."""
+
+    type: Literal["voice.progress"] = "voice.progress"
+    captured_ms: float
+    speech_ms: float
+    level_dbfs: float
+    hint: str | None
+
+
+class VoiceReady(ServerMessageBase):
+    """A recording has become a voice."""
+
+    type: Literal["voice.ready"] = "voice.ready"
+    voice: dict[str, Any]
+    quality: dict[str, Any] | None = None
+    transcript: str | None = None
+    warnings: list[str] = []
+
+
+class VoiceRejected(ServerMessageBase):
+    """A recording cannot be used."""
+
+    type: Literal["voice.rejected"] = "voice.rejected"
+    reason: str
+    message: str
+    how_to_fix: str | None = None
+    quality: dict[str, Any] | None = None
+
+
+class ErrorMessage(ServerMessageBase):
+    """Something went wrong. With an `id`, that utterance has ended with it."""
+
+    omit_none: ClassVar[bool] = True
+
+    type: Literal["error"] = "error"
+    id: str | None = None
+    code: str
+    message: str
+    how_to_fix: str | None = None
+    retry_after_ms: int | None = None
+
+
+ServerMessage: TypeAlias = (
+    SessionReady
+    | SessionUpdated
+    | UtteranceStarted
+    | Marks
+    | UtteranceDone
+    | UtteranceCancelled
+    | VoiceProgress
+    | VoiceReady
+    | VoiceRejected
+    | ErrorMessage
+)
+_server_message: Final[TypeAdapter[ServerMessage]] = TypeAdapter(
+    Annotated[ServerMessage, Field(discriminator="type")]
+)
+
+
+def parse_server_message(text: str) -> ServerMessage | None:
+    """Read one text frame of a server.
+
+    Returns:
+        The message, or None for a type that this version does not know.
+
+    Raises:
+        InvalidMessage: It is not JSON, or a field is missing or of the wrong kind.
+    """
+    try:
+        return _server_message.validate_json(text)
+    except ValidationError as error:
+        if error.errors(include_input=False)[0]["type"] == "union_tag_invalid":
+            return None
+        raise InvalidMessage("the server sent a message that cannot be read") from error

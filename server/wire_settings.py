@@ -1,0 +1,153 @@
+"""The options of an utterance with every value filled in: defaults, merging, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from cosyvoice_stream.errors import InvalidOption, UnsupportedFormat
+from cosyvoice_stream.types import SynthesisOptions
+
+ENCODINGS: Final = (
+    "pcm_s16le",
+    "pcm_f32le",
+    "wav",
+    "mulaw",
+    "alaw",
+    "opus",
+    "mp3",
+    "flac",
+    "aac",
+)
+SAMPLE_RATES: Final = (8000, 16_000, 22_050, 24_000, 44_100, 48_000)
+OPUS_RATES: Final = (8000, 16_000, 24_000, 48_000)
+FRAME_MS_RANGE: Final = (10, 1000)
+
+MarkKind: TypeAlias = Literal["word", "viseme"]
+
+
+class _Settings(BaseModel):
+    # Lenient about unknown fields: a client reads these as well, from servers that may be later.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class OutputSettings(_Settings):
+    """Form of the audio."""
+
+    encoding: str = "pcm_s16le"
+    sample_rate: int = 24_000
+    """In hertz."""
+    frame_ms: int = 0
+    """Length of every frame but the last; 0 sends chunks as they are made."""
+
+
+class TextSettings(_Settings):
+    """How text is read."""
+
+    clean: bool = True
+    """Drop markup and emoji."""
+    normalize: bool = True
+    """Read numbers, dates, units and abbreviations as words."""
+
+
+class UtteranceSettings(_Settings):
+    """Everything that decides how one utterance sounds and what the client gets of it."""
+
+    voice: str | None = None
+    """Id of a voice, or None for the first one of the engine."""
+    language: str | None = None
+    """BCP 47 tag, or None to find it from the text."""
+    instruct: str | None = None
+    speed: float = 1.0
+    pitch: float = 0.0
+    """Semitones."""
+    volume: float = 1.0
+    seed: int | None = None
+    """None draws one per utterance."""
+    strength: float = 1.0
+    output: OutputSettings = OutputSettings()
+    marks: tuple[MarkKind, ...] = ()
+    text: TextSettings = TextSettings()
+
+    def merged(
+        self, changes: Mapping[str, Any], defaults: UtteranceSettings | None = None
+    ) -> UtteranceSettings:
+        """Apply what a client sent.
+
+        Args:
+            changes: `Options.changes()`: absent fields keep their value, None restores the default.
+                The fields of `output` and `text` are merged one by one.
+            defaults: Where None takes its values from; the protocol's defaults without it.
+
+        Raises:
+            InvalidOption: A value is out of range.
+            UnsupportedFormat: No such encoding or sample rate.
+        """
+        base = (defaults or UtteranceSettings()).model_dump()
+        values = self.model_dump()
+        for name, value in changes.items():
+            if value is None:
+                values[name] = base[name]
+            elif isinstance(value, Mapping):
+                values[name] = {
+                    **values[name],
+                    **{k: base[name][k] if v is None else v for k, v in value.items()},
+                }
+            elif name == "marks":
+                values[name] = tuple(dict.fromkeys(value))
+            else:
+                values[name] = value
+        result = UtteranceSettings.model_validate(values)
+        result.check()
+        return result
+
+    def check(self) -> None:
+        """Refuse what no server can do; what this server lacks is found when the speech starts.
+
+        Raises:
+            InvalidOption: A value is out of range.
+            UnsupportedFormat: No such encoding or sample rate.
+        """
+        self.to_options()
+        output = self.output
+        if output.encoding not in ENCODINGS:
+            raise UnsupportedFormat(
+                "output.encoding is not known", how_to_fix=f"use one of {', '.join(ENCODINGS)}"
+            )
+        if output.sample_rate not in SAMPLE_RATES:
+            raise UnsupportedFormat(
+                f"output.sample_rate = {output.sample_rate} is not available",
+                how_to_fix=f"use one of {', '.join(map(str, SAMPLE_RATES))}",
+            )
+        if output.encoding == "opus" and output.sample_rate not in OPUS_RATES:
+            raise UnsupportedFormat(
+                f"output.sample_rate = {output.sample_rate} is not available for opus",
+                how_to_fix=f"use one of {', '.join(map(str, OPUS_RATES))}",
+            )
+        low, high = FRAME_MS_RANGE
+        if output.frame_ms != 0 and not low <= output.frame_ms <= high:
+            raise InvalidOption(
+                "output.frame_ms", output.frame_ms, f"use 0 or a whole number from {low} to {high}"
+            )
+
+    def to_options(self, seed: int | None = None) -> SynthesisOptions:
+        """What the engine is told.
+
+        Args:
+            seed: Used where the settings leave the seed open.
+
+        Raises:
+            InvalidOption: A value is out of range.
+        """
+        return SynthesisOptions(
+            language=self.language,
+            instruct=self.instruct,
+            speed=self.speed,
+            pitch=self.pitch,
+            volume=self.volume,
+            seed=seed if self.seed is None else self.seed,
+            strength=self.strength,
+            normalize=self.text.normalize,
+        )

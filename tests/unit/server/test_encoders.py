@@ -1,0 +1,162 @@
+"""Output formats: valid files, the same bytes for any chunking, the signal kept."""
+
+from __future__ import annotations
+
+import io
+import wave
+
+import av
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cosyvoice_stream.errors import UnsupportedFormat
+from cosyvoice_stream.server.encoders import (
+    COMPRESSED,
+    ENCODINGS,
+    OPUS_RATES,
+    PLAIN,
+    SAMPLE_RATES,
+    WAV_HEADER_BYTES,
+    make_encoder,
+)
+from cosyvoice_stream.streaming import g711, pcm
+from cosyvoice_stream.types import Samples
+
+pytestmark = pytest.mark.unit
+
+ENGINE_HZ = 24_000
+
+
+def tone(seconds: float = 1.0) -> Samples:
+    t = np.arange(round(ENGINE_HZ * seconds)) / ENGINE_HZ
+    return (0.4 * np.sin(2 * np.pi * 440 * t)).astype(np.float32)
+
+
+def encode(encoding: str, rate: int, pieces: list[Samples], frame_ms: int = 0) -> list[bytes]:
+    encoder = make_encoder(encoding, ENGINE_HZ, rate, frame_ms)
+    return [data for piece in pieces for data in encoder.push(piece)] + encoder.flush()
+
+
+def decode(data: bytes) -> tuple[Samples, int]:
+    with av.open(io.BytesIO(data)) as container:
+        frames = [
+            frame.to_ndarray().astype(np.float64) / (32768 if "s16" in frame.format.name else 1)
+            for frame in container.decode(audio=0)
+        ]
+        rate = container.streams.audio[0].rate
+    return np.concatenate(frames, axis=1)[0].astype(np.float32), rate
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    encoding=st.sampled_from(PLAIN),
+    rate=st.sampled_from(SAMPLE_RATES),
+    sizes=st.lists(st.integers(0, 4000), min_size=1, max_size=8),
+)
+def test_any_chunking_gives_the_same_bytes(encoding: str, rate: int, sizes: list[int]) -> None:
+    samples = tone()[: sum(sizes)]
+    pieces = np.split(samples, np.cumsum(sizes)[:-1])
+    whole = b"".join(encode(encoding, rate, [samples]))
+    assert b"".join(encode(encoding, rate, pieces)) == whole
+
+
+@pytest.mark.parametrize("encoding", ["pcm_s16le", "pcm_f32le", "mulaw", "alaw"])
+def test_plain_samples(encoding: str) -> None:
+    samples = tone()
+    data = b"".join(encode(encoding, ENGINE_HZ, [samples]))
+    codes = np.frombuffer(data, np.uint8)
+    back = {
+        "pcm_s16le": lambda: pcm.from_s16le(data),
+        "pcm_f32le": lambda: pcm.from_f32le(data),
+        "mulaw": lambda: pcm.from_int16(g711.decode_mulaw(codes)),
+        "alaw": lambda: pcm.from_int16(g711.decode_alaw(codes)),
+    }[encoding]()
+    error = np.abs(back - samples).max()
+    assert error <= {"pcm_s16le": 2e-5, "pcm_f32le": 0.0}.get(encoding, 0.02)
+
+
+@pytest.mark.parametrize("rate", SAMPLE_RATES)
+def test_wav_has_one_header_and_opens_everywhere(rate: int) -> None:
+    pieces = encode("wav", rate, np.array_split(tone(), 7))
+    data = b"".join(pieces)
+    assert data.count(b"RIFF") == 1
+    assert len(data) == WAV_HEADER_BYTES + 2 * rate
+    samples, found = decode(data)
+    assert (len(samples), found) == (rate, rate)
+    with wave.open(io.BytesIO(data)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (rate, 1, 2)
+        assert len(file.readframes(rate)) == 2 * rate
+
+
+def test_wav_without_samples_is_a_header() -> None:
+    assert len(b"".join(encode("wav", 24_000, []))) == WAV_HEADER_BYTES
+
+
+@pytest.mark.parametrize("frame_ms", [10, 20, 60, 1000])
+@pytest.mark.parametrize("encoding", ["pcm_s16le", "mulaw"])
+def test_frames_have_their_length(encoding: str, frame_ms: int) -> None:
+    frames = encode(encoding, 8_000, np.array_split(tone(1.013), 9), frame_ms)
+    width = 2 if encoding == "pcm_s16le" else 1
+    assert {len(frame) for frame in frames[:-1]} <= {8 * frame_ms * width}
+    assert len(frames[-1]) <= 8 * frame_ms * width
+    assert sum(map(len, frames)) == round(1.013 * 8_000) * width
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rate"),
+    [(e, r) for e in COMPRESSED for r in (OPUS_RATES if e == "opus" else SAMPLE_RATES)],
+)
+def test_compressed_audio_decodes_to_the_signal(encoding: str, rate: int) -> None:
+    samples = tone(1.5)
+    pieces = encode(encoding, rate, np.array_split(samples, 15))
+    assert len(pieces) > 3, "audio is held back until the end"
+    heard, found = decode(b"".join(pieces))
+    assert found == (48_000 if encoding == "opus" else rate)
+    seconds = len(heard) / found
+    assert 1.5 <= seconds + 1e-9 < 1.75
+    middle = heard[found // 4 : found]
+    spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle))))
+    assert np.argmax(spectrum) * found / len(middle) == pytest.approx(440, abs=3)
+    level = np.sqrt(np.mean(middle.astype(np.float64) ** 2))
+    assert level == pytest.approx(0.4 / np.sqrt(2), rel=0.1)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_what_a_player_must_know_is_stated(encoding: str) -> None:
+    encoder = make_encoder(encoding, ENGINE_HZ, 24_000, 0)
+    widths = {"pcm_s16le": 2, "wav": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
+    assert encoder.bytes_per_sample == widths.get(encoding)
+    assert (encoder.byte_order == "little") == (widths.get(encoding, 0) > 1)
+    assert encoder.mime.startswith("audio/")
+    assert (encoder.sample_rate, encoder.channels) == (24_000, 1)
+    encoder.push(tone(0.5))
+    assert 0 < encoder.samples_in <= 12_000
+    encoder.close()
+    encoder.close()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_sample_that_is_no_number_is_never_encoded(encoding: str) -> None:
+    encoder = make_encoder(encoding, ENGINE_HZ, 24_000, 0)
+    with pytest.raises(ValueError, match="finite"):
+        encoder.push(np.array([0.0, np.inf], np.float32))
+    encoder.close()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "rate", "frame_ms", "message", "cure"),
+    [
+        ("opus", 22_050, 0, "opus is not available at 22050 Hz", "8000, 16000, 24000, 48000"),
+        ("wav", 11_025, 0, "wav is not available at 11025 Hz", "22050"),
+        ("gsm", 8_000, 0, "the encoding 'gsm' is not available", "pcm_s16le"),
+        ("mulaw", 8_000, 5, "frames of 5 ms are not available", "10 to 1000"),
+    ],
+)
+def test_what_is_not_available_is_refused(
+    encoding: str, rate: int, frame_ms: int, message: str, cure: str
+) -> None:
+    with pytest.raises(UnsupportedFormat, match=message) as refusal:
+        make_encoder(encoding, ENGINE_HZ, rate, frame_ms)
+    assert cure in str(refusal.value.how_to_fix)

@@ -1,0 +1,137 @@
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cosyvoice_stream.server.text_way import TextWay
+from cosyvoice_stream.server.wire_settings import TextSettings
+from cosyvoice_stream.types import FLUSH, Flush
+
+pytestmark = pytest.mark.unit
+
+CLEAN = TextSettings(clean=True)
+PLAIN = TextSettings(clean=False)
+
+
+class Clock:
+    now = 1.0
+
+    def __call__(self):
+        return self.now
+
+
+async def stream(*fragments):
+    for fragment in fragments:
+        yield fragment
+
+
+def travel(*fragments, form=CLEAN):
+    """The way, and what the engine was given."""
+    way = TextWay(stream(*fragments), form, Clock())
+
+    async def collect():
+        return [piece async for piece in way.fragments()]
+
+    return way, asyncio.run(collect())
+
+
+def spans_of(way, pieces, text):
+    """Each word that the engine got, and what stands at its place in the text of the client."""
+    given = "".join(piece for piece in pieces if not isinstance(piece, Flush))
+    position = 0
+    for word in given.split():
+        start = given.index(word, position)
+        position = start + len(word)
+        first, last = way.source_span(start, position)
+        yield word, text[first:last]
+
+
+def test_plain_text_keeps_its_places():
+    text = "a *b* c"
+    way, pieces = travel(text, form=PLAIN)
+    assert "".join(pieces) == text
+    assert way.source_span(2, 5) == (2, 5)
+    assert way.characters == 7
+
+
+def test_words_keep_their_places_in_the_text_with_markup():
+    text = "# Title\n\nSome **bold** and `code` text."
+    way, pieces = travel(text)
+    found = dict(spans_of(way, pieces, text))
+    assert found["bold"] == "bold"
+    assert found["code"] == "code"
+    assert "*" not in "".join(pieces)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(["plain", "**bold**", "_soft_", "`code`", "🙂", "3.5"]), max_size=8),
+    st.lists(st.integers(0, 60), max_size=6),
+)
+def test_places_do_not_depend_on_the_fragments(words, cuts):
+    text = " ".join(words)
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    fragments = [text[a:b] for a, b in zip(places, places[1:], strict=False)]
+    whole, cut = travel(text), travel(*fragments)
+    assert list(spans_of(*whole, text)) == list(spans_of(*cut, text))
+    for word, source in spans_of(*cut, text):
+        assert word.strip(".") in source
+
+
+def test_a_flush_comes_behind_what_the_cleaner_held():
+    _, pieces = travel("half of *it", FLUSH, " and the rest")
+    before = pieces[: pieces.index(FLUSH)]
+    assert "it" in "".join(before)
+    assert "rest" in "".join(piece for piece in pieces if piece is not FLUSH)
+
+
+def test_places_outside_the_text_are_bent_into_it():
+    way, _ = travel("abc", form=PLAIN)
+    assert way.source_span(-5, 99) == (0, 3)
+    assert way.source_span(7, 3) == (2, 3)
+    assert travel("")[0].source_span(0, 4) == (0, 0)
+
+
+def test_notes_when_text_came_and_how_long_it_was_waited_for():
+    clock = Clock()
+
+    async def slow():
+        clock.now += 2.0
+        yield "The first clause, and then"
+        clock.now += 3.0
+        yield " more."
+
+    async def test():
+        way = TextWay(slow(), CLEAN, clock)
+        pieces = way.fragments()
+        await anext(pieces)
+        first = way.clause_at
+        async for _ in pieces:
+            pass
+        return way, first
+
+    way, first = asyncio.run(test())
+    assert first in (3.0, None)
+    assert way.clause_at in (3.0, 6.0)
+    assert way.arrived_at == 6.0
+    assert way.waited_s() == 5.0
+
+
+def test_closing_closes_the_text_of_the_client():
+    closed = []
+
+    async def text():
+        try:
+            yield "some words"
+            yield "more"
+        finally:
+            closed.append(True)
+
+    async def test():
+        pieces = TextWay(text(), CLEAN, Clock()).fragments()
+        await anext(pieces)
+        await pieces.aclose()
+
+    asyncio.run(test())
+    assert closed == [True]
