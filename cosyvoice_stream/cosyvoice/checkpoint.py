@@ -77,7 +77,8 @@ def read_spec(folder: Path) -> ModelSpec:
     """Find out which checkpoint a folder holds.
 
     Raises:
-        ModelLoadError: No folder, no known YAML, CosyVoice 1, or a YAML that describes another network.
+        ModelLoadError: No folder, no known YAML, CosyVoice 1, or a YAML that describes another
+        network.
     """
     if not folder.is_dir():
         raise ModelLoadError(f"{folder} is not a folder", how_to_fix="name a checkpoint folder")
@@ -223,7 +224,8 @@ def load_weights(module: nn.Module, path: Path) -> None:
     The file is mapped, so that memory holds one copy; nothing in it is executed.
 
     Raises:
-        ModelLoadError: Unreadable, truncated, not plain tensors, or other keys or shapes than expected.
+        ModelLoadError: Unreadable, truncated, not plain tensors, or other keys or shapes than
+        expected.
     """
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)

@@ -1,7 +1,7 @@
 """Acoustic features of a reference recording: log-mel, Whisper log-mel, Kaldi filter banks.
 
-Each has one reader: `mel_24k` conditions the flow, `whisper_mel` feeds the speech tokenizer, `fbank` the
-speaker encoder. All take mono float32 samples of shape (N,) in [-1, 1].
+Each has one reader: `mel_24k` conditions the flow, `whisper_mel` feeds the speech tokenizer,
+`fbank` the speaker encoder. All take mono float32 samples of shape (N,) in [-1, 1].
 """
 
 from __future__ import annotations
@@ -96,7 +96,6 @@ KALDI_FFT = 512
 @cache
 def kaldi_filters() -> Tensor:
     """(80, 256) float32 triangles on Kaldi's mel scale, 20 Hz to 8 kHz, without the Nyquist bin."""
-
     low, high = (1127.0 * math.log(1.0 + hz / 700.0) for hz in (20.0, 8000.0))
     step = (high - low) / (MEL_BANDS + 1)
     bank = torch.arange(MEL_BANDS)[:, None]
@@ -123,7 +122,7 @@ def fbank(samples: Tensor) -> Tensor:
     frames = frames - 0.97 * before
     window = torch.hann_window(KALDI_FRAME, periodic=False).pow(0.85)
     power = torch.fft.rfft(F.pad(frames * window, (0, KALDI_FFT - KALDI_FRAME))).abs().square()
-    energies = power[:, :-1] @ kaldi_filters().T
+    energies: Tensor = power[:, :-1] @ kaldi_filters().T
     return energies.clamp(min=torch.finfo(torch.float32).eps).log()
 
 

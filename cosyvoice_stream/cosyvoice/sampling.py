@@ -1,8 +1,8 @@
 """Repetition-aware sampling of speech tokens, for a batch of utterances at once.
 
-Nucleus sampling with a second, wider draw when the first would repeat itself: Chen et al., "VALL-E 2"
-(arXiv 2406.05370), §3.2. Randomness comes in as numbers, one generator per utterance, so an utterance
-draws the same tokens alone and in any batch.
+Nucleus sampling with a second, wider draw when the first would repeat itself: Chen et al., "VALL-E
+2" (arXiv 2406.05370), §3.2. Randomness comes in as numbers, one generator per utterance, so an
+utterance draws the same tokens alone and in any batch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class SamplingParams:
 def nucleus(log_probs: Tensor, top_p: Tensor, top_k: Tensor) -> tuple[Tensor, Tensor]:
     """Rank the candidates of a nucleus draw.
 
-    An id is kept while the mass kept before it is below `top_p` and fewer than `top_k` are kept, so the
-    id that crosses `top_p` is in and at least one is kept. Equal values rank by lower id.
+    An id is kept while the mass kept before it is below `top_p` and fewer than `top_k` are kept, so
+    the id that crosses `top_p` is in and at least one is kept. Equal values rank by lower id.
 
     Args:
         log_probs: (B, V) float32; -inf forbids an id.
@@ -38,8 +38,8 @@ def nucleus(log_probs: Tensor, top_p: Tensor, top_k: Tensor) -> tuple[Tensor, Te
         top_k: (B,) int64.
 
     Returns:
-        ids (B, V) int64 by falling probability, and their renormalised probabilities (B, V), zero from
-        the first id that is not kept.
+        ids (B, V) int64 by falling probability, and their renormalised probabilities (B, V), zero
+        from the first id that is not kept.
     """
     probs, ids = log_probs.softmax(dim=1).sort(dim=1, descending=True, stable=True)
     before = probs.cumsum(dim=1) - probs
@@ -51,7 +51,7 @@ def nucleus(log_probs: Tensor, top_p: Tensor, top_k: Tensor) -> tuple[Tensor, Te
 
 
 def draw(probs: Tensor, uniform: Tensor) -> Tensor:
-    """Invert the cumulative distribution: (B, V) probabilities and (B,) numbers in [0, 1) → (B,)."""
+    """Invert the cumulative distribution: probabilities (B, V), numbers in [0, 1) (B,) → (B,)."""
     mass = probs.double().cumsum(dim=1)
     threshold = uniform.double() * mass[:, -1]
     index = torch.searchsorted(mass, threshold[:, None], right=True)[:, 0]
@@ -76,7 +76,8 @@ def sample(
         uniforms: (B, 2) numbers in [0, 1) from each utterance's own generator.
         top_p: (B,) float32.
         top_k: (B,) int64.
-        repeats: (B,) float32: a candidate that occurs at least so often in `recent` is drawn again, from
+        repeats: (B,) float32: a candidate that occurs at least so often in `recent` is drawn again,
+        from
             all other ids; that second draw stands even if it repeats too.
 
     Returns:

@@ -1,7 +1,7 @@
 """Read a checkpoint's YAML as data: its tags name Python objects, none of which is ever created.
 
-``!new:``, ``!name:`` and ``!apply:`` become a plain `Tagged` value; ``!ref <a> * <b>`` is looked up and
-calculated with the four operations on numbers; a reference to anything else becomes that thing.
+``!new:``, ``!name:`` and ``!apply:`` become a plain `Tagged` value; ``!ref <a> * <b>`` is looked up
+and calculated with the four operations on numbers; a reference to anything else becomes that thing.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader that also knows the tags, as data."""
 
 
-def _construct(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+def _construct(loader: Any, node: yaml.Node) -> Any:
     if isinstance(node, yaml.MappingNode):
         return loader.construct_mapping(node, deep=True)
     if isinstance(node, yaml.SequenceNode):
         return loader.construct_sequence(node, deep=True)
-    return loader.construct_scalar(node)  # type: ignore[arg-type]
+    return loader.construct_scalar(node)
 
 
-def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Tagged:
+def _tagged(loader: Any, suffix: str, node: yaml.Node) -> Tagged:
     value = _construct(loader, node)
     return Tagged(suffix, {} if value in ("", None) else value)
 

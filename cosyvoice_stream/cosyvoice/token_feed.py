@@ -63,7 +63,8 @@ class TokenFeed:
     Args:
         prompt_text: Text ids of the prompt, with the instruction where there is one.
         prompt_speech: Speech ids of the prompt.
-        head: Leading rows of `prompt_text` that always stand before any speech (an instruction up to and
+        head: Leading rows of `prompt_text` that always stand before any speech (an instruction up
+        to and
             with its end token).
         streaming: Answer before the text is complete.
     """
@@ -102,7 +103,7 @@ class TokenFeed:
         self._text_ended = True
 
     def take(self) -> list[Row]:
-        """Rows to feed before the next draw; empty: wait for more text. Call `accept` with the draw."""
+        """Rows to feed before the next draw, which goes to `accept`; empty: wait for more text."""
         if self.done:
             return []
         if self._waiting:

@@ -1,15 +1,15 @@
 """State of block-causal modules: convolution tails and attention keys/values, one per utterance.
 
-A module that is causal by block gives the same numbers whether it sees a sequence at once or block by
-block, provided that each causal convolution is given the last columns of its previous input and each
-attention layer the keys and values so far::
+A module that is causal by block gives the same numbers whether it sees a sequence at once or block
+by block, provided that each causal convolution is given the last columns of its previous input and
+each attention layer the keys and values so far::
 
     input     ........|------|      new rows of this pass
     tail           ···               last k - 1 columns before them, per convolution
     keys      ==============|       everything up to now, per attention layer
 
-`Walk` hands these out in the order in which a module asks for them, so a module's code reads like its
-whole-sequence form.
+`Walk` hands these out in the order in which a module asks for them, so a module's code reads like
+its whole-sequence form.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from torch.nn import functional as F
 class LayerCache:
     """Keys and values of one attention layer of one utterance.
 
-    A prefix may be shared, read-only, by all utterances of a voice; what an utterance adds is its own.
+    A prefix may be shared, read-only, by all utterances of a voice; what an utterance adds is its
+    own.
     """
 
     shared_keys: Tensor | None = None
@@ -68,7 +69,7 @@ class LayerCache:
         return held
 
     def fork(self) -> LayerCache:
-        """A cache that continues from here and shares what is filled; this one must not grow again."""
+        """A cache that continues from here, sharing what is filled; this one must not grow."""
         if self.keys is None or self.values is None:
             return LayerCache(self.shared_keys, self.shared_values)
         keys, values = self.keys[:, :, : self.own], self.values[:, :, : self.own]

@@ -4,7 +4,8 @@ With T frames received, and more to come::
 
     pitch        |<-------- T - 3 -------->|           its first convolution reaches 3 frames ahead
     decoder      |<------ T - 7 ------>|               conv_pre reaches 4 frames further
-    samples      |<- 480 (T - 7) - 4 ->|               the last spectral columns overlap the next ones
+    samples      |<- 480 (T - 7) - 4 ->|               the last spectral columns overlap the next
+    ones
 
 At the end zeros stand in for the missing frames, and everything is given out.
 """
@@ -166,7 +167,8 @@ def _decode(model: Hift, state: VocoderState, end: int, final: bool) -> None:
 def _driven(model: Hift, state: VocoderState, stage: int, count: int, *, skip: bool) -> Tensor:
     """Source columns at the rate of a stage: (1, C, count).
 
-    `skip` leaves out the column that an earlier call has had: the last stage has one more than its frames.
+    `skip` leaves out the column that an earlier call has had: the last stage has one more than its
+    frames.
     """
     stride = SOURCE_STRIDES[stage]
     down = model.source_downs[stage]
@@ -176,11 +178,12 @@ def _driven(model: Hift, state: VocoderState, stage: int, count: int, *, skip: b
 
 
 def _overlap_add(state: VocoderState, end: int | None) -> Tensor:
-    """Inverse transform of the kept columns; `end` is the utterance's length at its end, else None."""
+    """Inverse transform of the kept columns; `end` is the final length, None before the end."""
     columns = state.spectrum
     if columns.shape[1] == 0:
         return columns.real.new_zeros(0)
-    # Column m covers samples 4 m - 8 … 4 m + 7; the first kept one is the first that is still needed.
+    # Column m covers samples 4 m - 8 … 4 m + 7; the first kept one is the first that is still
+    # needed.
     first = max(0, -(-(state.emitted + HALF - FFT + 1) // HOP))
     taper = window(columns.device)
     frames = torch.fft.irfft(columns.T, FFT) * taper

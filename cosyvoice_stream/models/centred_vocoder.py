@@ -1,12 +1,13 @@
-"""The centred vocoder of CosyVoice 2 in streams: bounded context on both sides, one phase throughout.
+"""The centred vocoder of CosyVoice 2 in streams: bounded context, one phase throughout.
 
-Its convolutions look both ways, about 14 frames. Each call renders a window and gives out the middle::
+Its convolutions look both ways, about 14 frames. Each call renders a window and gives out the
+middle::
 
     frames   ---|== left ==|======= given out =======|== right ==|
                            ^ emitted                             ^ all that was received
 
-Pitch and phase of a frame are settled once, when the frame is given out, so that the harmonics run on
-without a step; with a right context of `FULL_CONTEXT` frames the samples equal the whole pass.
+Pitch and phase of a frame are settled once, when the frame is given out, so that the harmonics run
+on without a step; with a right context of `FULL_CONTEXT` frames the samples equal the whole pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The token encoder of CosyVoice 2: conformer blocks over tokens, upsampling, blocks over frames.
 
-Relative positions: Dai et al., "Transformer-XL" (arXiv 1901.02860), §3.3, with sines in the even and
-cosines in the odd columns.
+Relative positions: Dai et al., "Transformer-XL" (arXiv 1901.02860), §3.3, with sines in the even
+and cosines in the odd columns.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class FeedForward(nn.Module):
 
 
 class ConformerBlock(nn.Module):
-    """Attention and feed-forward with pre-normalisation; the trained model has no convolution here."""
+    """Attention and feed-forward with pre-normalisation, without a convolution."""
 
     def __init__(self, config: ConformerConfig) -> None:
         super().__init__()

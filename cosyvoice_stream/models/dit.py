@@ -1,7 +1,7 @@
 """The estimator of CosyVoice 3: a diffusion transformer over mel frames, causal by block.
 
-Architecture: Peebles and Xie, "Scalable Diffusion Models with Transformers" (arXiv 2212.09748), with the
-input layer of F5-TTS (arXiv 2410.06885).
+Architecture: Peebles and Xie, "Scalable Diffusion Models with Transformers" (arXiv 2212.09748),
+with the input layer of F5-TTS (arXiv 2410.06885).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class RotaryTable(nn.Module):
 
 
 def rotate_first_head(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate interleaved pairs of the first 64 of (B, T, D) channels; the trained model does no more."""
+    """Rotate interleaved pairs of the first 64 of (B, T, D) channels, as the model was trained."""
     head = x[..., :HEAD].unflatten(-1, (HEAD // 2, 2))
     even, odd = head[..., 0], head[..., 1]
     turned = torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1)

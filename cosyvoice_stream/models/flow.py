@@ -1,9 +1,10 @@
 """Speech tokens → mel frames by flow matching, block by block, with a state per utterance.
 
-The flow runs an ordinary differential equation in `steps` Euler steps from noise to mel (Lipman et al.,
-"Flow Matching", arXiv 2210.02747) with classifier-free guidance. Every layer is causal by block of 25
-tokens (50 frames), so with keys, values and convolution tails kept per Euler step and guidance row a
-block costs the same wherever it stands, and equals the whole-sequence result to float noise.
+The flow runs an ordinary differential equation in `steps` Euler steps from noise to mel (Lipman et
+al., "Flow Matching", arXiv 2210.02747) with classifier-free guidance. Every layer is causal by
+block of 25 tokens (50 frames), so with keys, values and convolution tails kept per Euler step and
+guidance row a block costs the same wherever it stands, and equals the whole-sequence result to
+float noise.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ GUIDANCE = 0.7
 GUIDANCE_ROWS = 2
 DEFAULT_STEPS = 10
 NOISE_FRAMES = 15_000
-"""Frames of reference noise, 300 s with the prompt; longer utterances continue the same generator."""
+"""Frames of reference noise, 300 s with the prompt; longer utterances continue the same
+generator."""
 
 
 @dataclass
@@ -111,8 +113,8 @@ class Flow(nn.Module):
     ) -> Tensor:
         """Turn the next tokens of a batch of utterances into mel frames.
 
-        Blocks are counted from the start of the prompt. All rows must end at the end of a block, except
-        in the last pass of an utterance.
+        Blocks are counted from the start of the prompt. All rows must end at the end of a block,
+        except in the last pass of an utterance.
 
         Args:
             states: One per utterance, all with the same number of Euler steps; mutated.

@@ -1,7 +1,7 @@
-"""The HiFT vocoder: mel frames (50 Hz) → samples (24 kHz) through a short inverse Fourier transform.
+"""The HiFT vocoder: mel frames (50 Hz) → samples (24 kHz) by a short inverse Fourier transform.
 
-Architecture: Li et al., "HiFTNet" (arXiv 2309.09493). Version 2 is centred, version 3 causal with a few
-frames of lookahead; both share everything in this file but the direction of their convolutions.
+Architecture: Li et al., "HiFTNet" (arXiv 2309.09493). Version 2 is centred, version 3 causal with a
+few frames of lookahead; both share everything in this file but the direction of their convolutions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def window(device: torch.device) -> Tensor:
 
 
 def spectrum(samples: Tensor) -> Tensor:
-    """(1, 1, N), already padded by half a window on both sides → (1, 18, columns): real, imaginary."""
+    """(1, 1, N), padded by half a window on both sides → (1, 18, columns), real then imaginary."""
     frames = samples[0, 0].unfold(0, FFT, HOP) * window(samples.device)
     bins = torch.fft.rfft(frames).T  # (columns, 9) -> (9, columns)
     return torch.cat((bins.real, bins.imag))[None]
@@ -122,8 +122,8 @@ class PitchPredictor(nn.Module):
     def forward(self, x: Tensor, walk: Walk | None = None) -> Tensor:
         """(1, M, T) → (1, T) hertz.
 
-        With a walk (version 3) the input holds `LOOKAHEAD` more frames than the output, and computation
-        is in float64: pitch is summed up over the whole utterance.
+        With a walk (version 3) the input holds `LOOKAHEAD` more frames than the output, and
+        computation is in float64: pitch is summed up over the whole utterance.
         """
         if walk is None:
             for conv, elu in zip(self.condnet[::2], self.condnet[1::2], strict=True):
@@ -196,7 +196,8 @@ class Hift(nn.Module):
 
         Args:
             f0: (1, T) hertz.
-            before: (9,) float64 cycles at the centre of the frame before the first, or None at the start of
+            before: (9,) float64 cycles at the centre of the frame before the first, or None at the
+            start of
                 the utterance, where the phase is held.
             noise: (480 T, 9) or None.
 

@@ -11,7 +11,7 @@ LOOKAHEAD_TOKENS = 3
 
 
 class LookaheadLayer(nn.Module):
-    """conv1 reaches `LOOKAHEAD_TOKENS` ahead, conv2 is causal; their result is added to the input."""
+    """Two convolutions, the first reaching `LOOKAHEAD_TOKENS` ahead, added to their input."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -23,7 +23,8 @@ class LookaheadLayer(nn.Module):
 
         Args:
             x: (B, K, D) new token rows.
-            context: (B, `LOOKAHEAD_TOKENS`, D) the rows that follow, zeros at the end of the utterance.
+            context: (B, `LOOKAHEAD_TOKENS`, D) the rows that follow, zeros at the end of the
+            utterance.
             walk: Carries the tail of `conv2`.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The Qwen2 decoder with a key/value cache of slots, so that utterances of any length share a batch.
+"""The Qwen2 decoder with a cache of slots, so that utterances of any length share a batch.
 
 Architecture: Qwen2 technical report (arXiv 2407.10671), §2.2: pre-RMSNorm, grouped-query attention
 with biased query, key and value projections, SwiGLU, half-split rotary positions.
@@ -130,7 +130,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(self.heads * head, width, bias=False)
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:
-        """Attend from (B, L, D); `keys` and `values` (slots, kv heads, positions, d) are written."""
+        """Attend from (B, L, D); writes `keys` and `values`, (slots, kv heads, positions, d)."""
         batch, length, _ = x.shape
         # (B, L, H·d) -> (B, H, L, d)
         q = self.q_proj(x).view(batch, length, self.heads, self.head).transpose(1, 2)
@@ -197,7 +197,8 @@ class Qwen2(nn.Module):
 
         Args:
             slots: (B,) int64 on the CPU, distinct.
-            lengths: (B,) int64 on the CPU: new rows of each sequence; a batch is padded to the longest.
+            lengths: (B,) int64 on the CPU: new rows of each sequence; a batch is padded to the
+            longest.
             cache: Where the sequences live; its lengths are read, not changed.
             device: Where the model computes.
 
@@ -210,7 +211,8 @@ class Qwen2(nn.Module):
         if visible > cache.capacity:
             raise ValueError(f"a sequence of {visible} rows does not fit into {cache.capacity}")
         offsets = torch.arange(int(lengths.max()))
-        # Padding rows repeat the last real row, so that they write the same values to the same place.
+        # Padding rows repeat the last real row, so that they write the same values to the same
+        # place.
         rows = before[:, None] + torch.minimum(offsets[None], lengths[:, None] - 1)
         mask = torch.arange(visible)[None, None] <= rows[:, :, None]
         half = torch.arange(0, self.config.head_dim, 2, dtype=torch.float32)
@@ -231,7 +233,8 @@ class Qwen2(nn.Module):
         """Append rows to sequences.
 
         Args:
-            x: (B, L, D) input rows; row i of sequence b counts if i < lengths[b]. Rows beyond must repeat
+            x: (B, L, D) input rows; row i of sequence b counts if i < lengths[b]. Rows beyond must
+            repeat
                 the last one.
             slots: (B,) int64 on the CPU, distinct.
             lengths: (B,) int64 on the CPU, each ≥ 1.

@@ -1,6 +1,7 @@
 """Harmonic source of the vocoder: pitch → a sum of nine harmonics and a little noise.
 
-Harmonic-plus-noise source: Wang et al., "Neural source-filter-based waveform model" (arXiv 1810.11946).
+Harmonic-plus-noise source: Wang et al., "Neural source-filter-based waveform model" (arXiv
+1810.11946).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class NoiseStream:
         self._start = 0
 
     def take(self, start: int, count: int) -> Tensor:
-        """(count, 9) float32 for samples from `start`; never ask for samples before an earlier start."""
+        """Noise of `count` samples, (count, 9); `start` must never go back."""
         if start < self._start:
             raise ValueError("noise was asked for twice further back than it is kept")
         missing = start + count - self._start - len(self._held)

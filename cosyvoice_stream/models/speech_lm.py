@@ -32,7 +32,7 @@ V3_IDS = SpecialIds(total=SPEECH_CODES + 200, start=6561, task=6563, end=6562, f
 
 
 class _CausalLm(nn.Module):
-    """Holds the decoder under the name that the checkpoint gives it, and the unused language head."""
+    """Holds the decoder and the unused language head under the names of the checkpoint."""
 
     def __init__(self, config: Qwen2Config) -> None:
         super().__init__()

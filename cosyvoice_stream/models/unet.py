@@ -1,7 +1,7 @@
 """The estimator of CosyVoice 2: causal residual blocks and transformer blocks over mel frames.
 
-Architecture: the decoder of Matcha-TTS (arXiv 2309.03199), made causal by block and without any change
-of the time scale.
+Architecture: the decoder of Matcha-TTS (arXiv 2309.03199), made causal by block and without any
+change of the time scale.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class TransformerBlock(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """A residual block, transformer blocks and, at the ends of the network, a causal convolution."""
+    """A residual block, transformer blocks and, at both ends of the network, a convolution."""
 
     def __init__(self, inputs: int, config: UnetConfig, *, conv: bool) -> None:
         channels = config.channels

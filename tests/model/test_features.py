@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import cosyvoice
-from support.named_weights import named_input
 from torch import Tensor
 
 from cosyvoice_stream.cosyvoice import features
+from support import cosyvoice
+from support.named_weights import named_input
 
 pytestmark = pytest.mark.model
 

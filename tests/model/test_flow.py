@@ -6,10 +6,10 @@ import random
 
 import pytest
 import torch
-from support import cosyvoice
 from torch import Tensor
 
 from cosyvoice_stream.models.flow import BLOCK_TOKENS, Flow, FlowState
+from support import cosyvoice
 
 pytestmark = pytest.mark.model
 

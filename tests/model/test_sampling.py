@@ -7,9 +7,9 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import cosyvoice
 
 from cosyvoice_stream.cosyvoice.sampling import draw, nucleus, sample
+from support import cosyvoice
 
 pytestmark = pytest.mark.model
 

@@ -1,4 +1,5 @@
-"""The speech LM gives the original's numbers, alone and in ragged batches, whole text and streamed."""
+"""The speech LM gives the original's numbers, alone and in ragged batches, whole text and
+streamed."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import random
 
 import pytest
 import torch
-from support import cosyvoice
 from torch import Tensor
 
 from cosyvoice_stream.cosyvoice.token_feed import Row, RowKind, TokenFeed
 from cosyvoice_stream.models.qwen2 import KvCache
 from cosyvoice_stream.models.speech_lm import SPEECH_CODES, SpeechLm
+from support import cosyvoice
 
 pytestmark = pytest.mark.model
 
@@ -144,8 +145,8 @@ def stream(version: int, case: dict[str, list[int]]) -> tuple[list[int], list[in
     return drawn, passes
 
 
-# What the original does otherwise, and why: `text_too_short` drops the rest of the prompt's speech, and
-# version 3 without prompt speech speaks before it has been given any text.
+# What the original does otherwise, and why: `text_too_short` drops the rest of the prompt's speech,
+# and version 3 without prompt speech speaks before it has been given any text.
 SAME_AS_ORIGINAL = [
     *((2, name) for name in ("base", "early_fill", "one_by_one", "no_prompt", "no_prompt_speech")),
     *((3, name) for name in ("base", "early_fill", "one_by_one")),

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+
 from support import cosyvoice
 
 pytestmark = pytest.mark.model

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from support import cosyvoice
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -15,12 +14,14 @@ from cosyvoice_stream.models.causal import CausalState, Walk
 from cosyvoice_stream.models.causal_vocoder import VocoderState, vocode
 from cosyvoice_stream.models.centred_vocoder import FULL_CONTEXT, CentredState, vocode_centred
 from cosyvoice_stream.models.source import FRAME_SAMPLES, HarmonicSource, NoiseStream
+from support import cosyvoice
 
 pytestmark = pytest.mark.model
 
 SIZES = pytest.mark.parametrize("size", ["mini", "official"])
 # The small causal network amplifies rounding: its own whole pass moves by this much between two
-# orders of summation. At official size the recorded wave is 1.5e-3 off a pass in float64, ours 0.7e-3.
+# orders of summation. At official size the recorded wave is 1.5e-3 off a pass in float64, ours
+# 0.7e-3.
 CAUSAL_TOLERANCE = {"mini": 5e-3, "official": 2e-3}
 
 

@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 from safetensors.torch import load_file
-from support import named_weights
 from torch import Tensor
 
 from cosyvoice_stream.models.conformer import ConformerConfig
@@ -17,6 +16,7 @@ from cosyvoice_stream.models.hift import Hift, HiftConfig
 from cosyvoice_stream.models.qwen2 import Qwen2Config
 from cosyvoice_stream.models.speech_lm import V2_IDS, V3_IDS, SpeechLm
 from cosyvoice_stream.models.unet import UnetConfig
+from support import named_weights
 
 DATA = Path(__file__).parents[1] / "data" / "cosyvoice"
 DIMS = json.loads((DATA / "dims.json").read_text("utf-8"))

@@ -1,7 +1,8 @@
-"""Weights that follow from their names, so that a network of any size can be checked without a checkpoint.
+"""Weights that follow from their names, so that a network of any size can be checked without a
+checkpoint.
 
-The recorded numbers in ``tests/data/cosyvoice`` were computed with the original implementation on these
-weights and inputs.
+The recorded numbers in ``tests/data/cosyvoice`` were computed with the original implementation on
+these weights and inputs.
 """
 
 from __future__ import annotations
