@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -12,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cosyvoice_stream.errors import ConfigError, VoiceStreamError
+from cosyvoice_stream.errors import ConfigError, InvalidOption, VoiceStreamError
 from cosyvoice_stream.version import __version__
 
 EXIT_ERROR: Final = 2
@@ -22,10 +23,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def fail(error: VoiceStreamError) -> None:
     """Say what is wrong and what to do, on standard error, and leave."""
-    click.echo(f"error: {error}", err=True)
-    if error.how_to_fix:
-        click.echo(f"fix: {error.how_to_fix}", err=True)
+    message, cure = error.message, error.how_to_fix
+    if isinstance(error, InvalidOption):
+        message, cure = f"{error.option} = {error.value!r} is not allowed", error.allowed
+    click.echo(f"error: {message}", err=True)
+    if cure:
+        click.echo(f"fix: {cure}", err=True)
     raise SystemExit(EXIT_ERROR)
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Print JSON that survives whatever encoding standard output has."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    click.echo(json.dumps(value, ensure_ascii=not encoding.startswith("utf"), indent=indent))
 
 
 @contextlib.contextmanager
@@ -47,6 +57,10 @@ def friendly() -> Iterator[None]:
 @click.version_option(__version__, prog_name="cosyvoice-stream")
 def main() -> None:
     """Speak text while it is still being written, in a voice from a short recording."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows its number; nothing fails over it.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 @main.command()
@@ -101,7 +115,7 @@ def say(text: tuple[str, ...], quiet: bool, **options: Any) -> None:
         from cosyvoice_stream.server.say_command import run_say
 
         words = None if not text or text == ("-",) else " ".join(text)
-        if words is None and not text and sys.stdin.isatty():
+        if words is None and (sys.stdin is None or (not text and sys.stdin.isatty())):
             raise ConfigError("there is no text", how_to_fix='cosyvoice-stream say "Hello."')
         summary = run_say(words, quiet=quiet, **options)
         if not quiet:
@@ -128,7 +142,7 @@ def enrol(recording: Path, as_json: bool, quiet: bool, **options: Any) -> None:
 
         result = run_enrol(recording, quiet=quiet, **options)
         if as_json:
-            click.echo(json.dumps(result, ensure_ascii=False, indent=2))
+            print_json(result)
         else:
             print_enrolment(result)
         if result.get("rejected"):
@@ -152,7 +166,7 @@ def list_voices(as_json: bool = False) -> None:
 
         found = run_list()
         if as_json:
-            click.echo(json.dumps(found, ensure_ascii=False, indent=2))
+            print_json(found)
         else:
             print_voices(found)
 
@@ -164,7 +178,7 @@ def show_voice(voice_id: str) -> None:
     with friendly():
         from cosyvoice_stream.server.voice_commands import run_show
 
-        click.echo(json.dumps(run_show(voice_id), ensure_ascii=False, indent=2))
+        print_json(run_show(voice_id))
 
 
 @voices.command("delete")
@@ -211,7 +225,7 @@ def doctor(as_json: bool) -> None:
                 if check.cure:
                     click.echo(f"    {check.cure}")
         if as_json:
-            click.echo(json.dumps([asdict(check) for check in checks], indent=2))
+            print_json([asdict(check) for check in checks])
         if any(check.verdict == "fail" for check in checks):
             raise SystemExit(1)
 

@@ -28,8 +28,12 @@ class ServerAddress:
     """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in _SECURE or not parts.hostname:
+        try:
+            parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
+            fine = parts.scheme in _SECURE and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # brackets that do not match, or a port that is no port
+            fine = False
+        if not fine:
             raise ConfigError(
                 f"{url!r} is not the address of a server",
                 how_to_fix=f"write it as http://127.0.0.1:{DEFAULT_PORT}",

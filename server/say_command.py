@@ -11,26 +11,24 @@ from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError, VoiceNotFound
 from cosyvoice_stream.server.play import find_player
 from cosyvoice_stream.server.progress import Progress
 from cosyvoice_stream.server.say import (
-    SUFFIXES,
-    Outputs,
     Summary,
     one_text,
-    open_outputs,
     read_stream,
     speak_locally,
     speak_remotely,
 )
+from cosyvoice_stream.server.say_output import STDOUT, SUFFIXES, Outputs, open_outputs
 from cosyvoice_stream.server.settings import Settings, load_settings
 from cosyvoice_stream.types import SynthesisOptions, Voice
 
 DEFAULT_FILE: Final = "speech.wav"
+SIGNAL_STATUS: Final = 128
+"""Added to the number of the signal that ended a process."""
 RECORDINGS: Final = frozenset({*SUFFIXES, ".m4a", ".mp4", ".webm", ".mkv"})
 ENGINE_HZ: Final = 24_000
 """Rate that a server is asked for, and that its audio is encoded from here."""
@@ -65,15 +63,23 @@ def recording_of(voice: str | None) -> Path | None:
 
 
 async def _interruptible(work: Coroutine[Any, Any, str]) -> str:
-    """Stop at once on Ctrl-C and SIGTERM, also while a thread waits for standard input."""
+    """Stop at once on Ctrl-C and SIGTERM, and leave with the status that shells expect."""
     task = asyncio.create_task(work)
     loop = asyncio.get_running_loop()
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError, RuntimeError):
-            loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, stop, number)
     try:
         return await task
     except asyncio.CancelledError:
+        if received[:1] == [signal.SIGTERM]:
+            raise SystemExit(SIGNAL_STATUS + signal.SIGTERM) from None
         raise KeyboardInterrupt from None
 
 
@@ -86,7 +92,7 @@ async def _say(words: str | None, quiet: bool, options: dict[str, Any]) -> str:
     speak = _with_server if options["url"] else _in_process
     with contextlib.ExitStack() as stack:
         summary = await speak(stack, text, path, play, quiet, options)
-    written = "" if path in (None, "-") else f", written to {path}"
+    written = "" if path in (None, STDOUT) else f", written to {path}"
     return summary.line() + written
 
 
@@ -122,20 +128,23 @@ async def _in_process(
         with Progress("loading the engine", quiet=quiet) as progress:
             await engine.start()
             progress.update("preparing the voice")
-            voice = await _find_voice(engine, settings, options)
-        long_work = path not in (None, "-") and not play
-        with Progress("speaking", quiet=quiet or not long_work):
+            voice = await _find_voice(engine, settings, options, progress)
+        with _speaking(path, play, quiet):
             return await speak_locally(
                 engine, text, voice, synthesis, outputs, clean=not options["raw"]
             )
-    except BaseException:
-        outputs.abandon()
-        raise
     finally:
         await engine.close()
 
 
-async def _find_voice(engine: Engine, settings: Settings, options: dict[str, Any]) -> Voice:
+def _speaking(path: str | None, play: bool, quiet: bool) -> Progress:
+    """Nobody needs to be told what can be heard, or beside a pipe that shows its own progress."""
+    return Progress("speaking", quiet=quiet or play or path in (None, STDOUT))
+
+
+async def _find_voice(
+    engine: Engine, settings: Settings, options: dict[str, Any], progress: Progress
+) -> Voice:
     """A built-in or stored voice by id, or one made of a recording on the fly."""
     recording = options["recording"]
     if recording is not None:
@@ -148,7 +157,7 @@ async def _find_voice(engine: Engine, settings: Settings, options: dict[str, Any
 
         prepared = await asyncio.to_thread(prepare)
         for warning in prepared.warnings:
-            click.echo(f"note: {warning}", err=True)
+            progress.note(f"note: {warning}")
         return await engine.enrol(prepared.reference, None)
     if options["voice"] is None:
         return engine.info.voices[0]
@@ -176,16 +185,16 @@ async def _with_server(
     wanted = {name: options[name] for name in names if options[name] is not None}
     voice = options["voice"]
     outputs = _open(stack, path, play, ENGINE_HZ, options)
-    try:
-        async with connect(options["url"], api_key=options["api_key"]) as session:
-            if options["recording"] is not None:
-                with Progress("sending the recording", quiet=quiet):
-                    voice = (await session.clone(options["recording"])).voice["id"]
-            if voice is not None:
-                wanted["voice"] = voice
-            wanted["text_options"] = {"clean": not options["raw"]}
-            wanted["output"] = {"encoding": "pcm_f32le", "sample_rate": ENGINE_HZ}
+    async with connect(options["url"], api_key=options["api_key"]) as session:
+        if options["recording"] is not None:
+            with Progress("sending the recording", quiet=quiet) as progress:
+                made = await session.clone(options["recording"])
+                voice = made.voice["id"]
+                for warning in made.warnings:
+                    progress.note(f"note: {warning}")
+        if voice is not None:
+            wanted["voice"] = voice
+        wanted["text_options"] = {"clean": not options["raw"]}
+        wanted["output"] = {"encoding": "pcm_f32le", "sample_rate": ENGINE_HZ}
+        with _speaking(path, play, quiet):
             return await speak_remotely(session, text, outputs, ENGINE_HZ, **wanted)
-    except BaseException:
-        outputs.abandon()
-        raise
