@@ -1,0 +1,66 @@
+// The connection to the server: opened at once, opened again with growing pauses, said in words.
+
+import { Session } from "./client.js";
+import { t } from "./i18n.js";
+
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 8000;
+
+const apiKey = new URLSearchParams(location.search).get("api_key");
+
+/** Address of an HTTP endpoint, with the key where the page was given one. */
+export function endpoint(path, query = {}) {
+  const url = new URL(path, location.href);
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+  if (apiKey) url.searchParams.set("api_key", apiKey);
+  return url;
+}
+
+export class Connection {
+  /**
+   * @param {HTMLElement} lamp shows the state
+   * @param {(session: Session) => void} onSession called with every session that is opened
+   */
+  constructor(lamp, onSession) {
+    this.lamp = lamp;
+    this.onSession = onSession;
+    this.session = null;
+    this.state = "connecting";
+    this.pauseMs = FIRST_PAUSE_MS;
+  }
+
+  /** Connect and stay connected. */
+  async open() {
+    const url = endpoint("/v1/stream");
+    url.protocol = url.protocol.replace("http", "ws");
+    try {
+      const session = await Session.open(url);
+      this.session = session;
+      this.pauseMs = FIRST_PAUSE_MS;
+      session.on("close", () => this.#again("lost"));
+      this.show("ready");
+      this.onSession(session);
+    } catch (error) {
+      this.#again(error.code === "busy" ? "warming" : this.session === null ? "connecting" : "lost");
+    }
+  }
+
+  #again(state) {
+    this.show(state);
+    setTimeout(() => this.open(), this.pauseMs);
+    this.pauseMs = Math.min(LONGEST_PAUSE_MS, this.pauseMs * 2);
+  }
+
+  /** Show the state, in the current language. */
+  show(state = this.state) {
+    this.state = state;
+    this.lamp.dataset.state = state;
+    const engine = this.session?.ready.engine.name;
+    this.lamp.lastElementChild.textContent = state === "ready" ? `${t("ready")} · ${engine}` : t(state);
+  }
+
+  /** The session if it can be used now. */
+  get live() {
+    return this.session?.open ? this.session : null;
+  }
+}
