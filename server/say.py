@@ -121,8 +121,9 @@ async def speak_locally(
         outputs.abandon()
         raise
     finally:
-        await way.aclose()
+        # In this order: until the engine is closed it may be reading the text.
         await stream.aclose()  # type: ignore[attr-defined]
+        await way.aclose()
     summary.rtf = compute_s / summary.audio_s if summary.audio_s else None
     return summary
 
