@@ -19,6 +19,7 @@ export class Speech {
     this.waveform = new Waveform($("waveform"));
     this.utterance = null;
     this.chunks = [];
+    this.receivedSamples = 0;
     this.sampleRate = 24000;
     this.words = [];
     this.report = { played: 0, queued: 0, underruns: 0 };
