@@ -6,7 +6,8 @@
             play(chunk.samples, chunk.sample_rate)
 
 Utterances of one session are spoken in the order in which they were started; read them in that
-order. What is not read waits in a bounded buffer and then in the server, never in memory.
+order, and cancel what you do not want to hear. What is not read waits in a bounded buffer and then
+in the server, never in memory.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterable
-from contextlib import suppress
+import logging
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 from websockets.asyncio.client import ClientConnection
-from websockets.asyncio.client import connect as open_socket
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed
 
-from cosyvoice_stream.errors import EnrolmentRejected, PeerGone, ServerError
+from cosyvoice_stream.errors import EnrolmentRejected, PeerGone
+from cosyvoice_stream.server.client_connect import open_connection, server_error
+from cosyvoice_stream.server.client_messages import Text, control_message, fragments
+from cosyvoice_stream.server.client_questions import Questions, Reply
+from cosyvoice_stream.server.client_recording import read_recording
 from cosyvoice_stream.server.client_utterance import AudioChunk, Utterance
 from cosyvoice_stream.server.rest_client import ServerAddress, list_voices
 from cosyvoice_stream.server.wire import (
-    PROTOCOL,
     AudioHeader,
     ErrorMessage,
     Marks,
@@ -47,11 +50,10 @@ from cosyvoice_stream.types import Flush, Samples
 
 __all__ = ["AudioChunk", "Session", "Utterance", "connect"]
 
-Text: TypeAlias = str | Iterable[str] | AsyncIterator[str | Flush]
-OPEN_TIMEOUT_S: Final = 10.0
 MAX_DELTA_CHARS: Final = 16_384
 RECORDING_CHUNK_BYTES: Final = 32_768
-_Reply: TypeAlias = SessionUpdated | VoiceReady | VoiceRejected
+AGAIN: Final = "connect again"
+logger = logging.getLogger(__name__)
 
 
 class connect:
@@ -59,7 +61,7 @@ class connect:
 
     Args:
         url: Address of the server: ``http://``, ``https://``, ``ws://``, ``wss://`` or
-        ``host:port``.
+            ``host:port``.
         api_key: Where the server asks for one.
         options: Defaults of every utterance, as in `Session.speak`.
 
@@ -75,20 +77,15 @@ class connect:
 
     async def __aenter__(self) -> Session:
         self._session = await Session.open(self._address)
-        if self._options:
-            try:
+        try:
+            if self._options:
                 await self._session.update(**self._options)
-            except BaseException:
-                await self._session.close()
-                raise
+        except BaseException:
+            await self._session.close()
+            raise
         return self._session
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._session is not None
         await self._session.close()
 
@@ -105,8 +102,10 @@ class Session:
         self._live: dict[str, Utterance] = {}
         self._by_number: dict[int, Utterance] = {}
         self._cancelling: dict[str, Utterance] = {}
-        self._reply: asyncio.Future[_Reply] | None = None
+        self._questions = Questions()
         self._asking = asyncio.Lock()
+        self._room = asyncio.Event()
+        self._urgent = 0
         self._senders: set[asyncio.Task[None]] = set()
         self._lost: Exception | None = None
         self.progress: VoiceProgress | None = None
@@ -115,43 +114,15 @@ class Session:
 
     @classmethod
     async def open(cls, address: ServerAddress) -> Self:
-        """Connect and wait until the server has introduced itself."""
-        try:
-            socket = await open_socket(
-                address.stream_url,
-                additional_headers=address.headers,
-                subprotocols=[PROTOCOL],  # type: ignore[list-item]
-                compression=None,
-                max_size=None,
-                max_queue=8,
-                open_timeout=OPEN_TIMEOUT_S,
-                ping_interval=None,
-            )
-        except InvalidStatus as error:
-            body = bytes(error.response.body or b"")
-            raise address.refusal(error.response.status_code, body) from error
-        except (OSError, TimeoutError, InvalidHandshake) as error:
-            raise PeerGone(
-                f"no server answers at {address.base_url}",
-                how_to_fix="start it with `cosyvoice-stream serve`, or check the address",
-            ) from error
-        try:
-            message = parse_server_message(str(await socket.recv()))
-        except ConnectionClosed as error:
-            raise PeerGone("the server closed the connection at once") from error
-        if isinstance(message, ErrorMessage):
-            await socket.close()
-            raise server_error(message)
-        if not isinstance(message, SessionReady):
-            await socket.close()
-            raise PeerGone(f"{address.base_url} is not a {PROTOCOL} server")
-        return cls(socket, message, address)
+        """Connect and wait until the server has introduced itself; see `open_connection`."""
+        return cls(*await open_connection(address), address)
 
     async def speak(self, text: Text, *, flush_each: bool = False, **options: Any) -> Utterance:
         """Start an utterance.
 
         Args:
-            text: The text, or its fragments as they come; an async iterator is sent while it runs.
+            text: The text, or its fragments as they come. An async iterable is sent while it runs
+                and closed when the utterance ends; another iterable must not block.
             flush_each: Ask to speak each fragment without waiting for the next.
             options: `voice`, `language`, `speed`, `pitch`, `volume`, `seed`, `strength`, `output`,
                 `marks` as in docs/protocol.md; `text` options as ``text_options``.
@@ -161,13 +132,13 @@ class Session:
 
         Raises:
             PeerGone: The connection is lost.
+            InvalidOption: A number is not finite. What else is wrong the server says, to whoever
+                reads the utterance.
         """
-        if "text_options" in options:
-            options["text"] = options.pop("text_options")
         utterance = Utterance(self, f"u{next(self._ids)}")
         self._live[utterance.id] = utterance
         try:
-            await self.send({"type": "utterance.start", "id": utterance.id, **options})
+            await self.send(control_message("utterance.start", options, id=utterance.id))
         except BaseException:
             del self._live[utterance.id]
             raise
@@ -181,17 +152,10 @@ class Session:
 
     async def _send_text(self, utterance: Utterance, text: Text, flush_each: bool) -> None:
         try:
-            async for piece in _fragments(text):
-                if utterance.ended:
-                    return
-                if not isinstance(piece, Flush):
-                    for start in range(0, len(piece), MAX_DELTA_CHARS):
-                        part = piece[start : start + MAX_DELTA_CHARS]
-                        await self.send({"type": "text.delta", "id": utterance.id, "text": part})
-                if flush_each or isinstance(piece, Flush):
-                    await self.send({"type": "text.flush", "id": utterance.id})
-            if not utterance.ended:
-                await self.send({"type": "utterance.end", "id": utterance.id})
+            async with aclosing(fragments(text)) as pieces:
+                async for piece in pieces:
+                    await self._send_piece(utterance.id, piece, flush_each)
+            await self.send({"type": "utterance.end", "id": utterance.id})
         except PeerGone:
             return  # the reader tells everybody
         except Exception as error:
@@ -200,13 +164,29 @@ class Session:
             with suppress(PeerGone):
                 await self.send({"type": "utterance.cancel", "id": utterance.id})
 
+    async def _send_piece(self, utterance_id: str, piece: str | Flush, flush: bool) -> None:
+        if not isinstance(piece, Flush):
+            for start in range(0, len(piece), MAX_DELTA_CHARS):
+                part = piece[start : start + MAX_DELTA_CHARS]
+                await self.send({"type": "text.delta", "id": utterance_id, "text": part})
+        if flush or isinstance(piece, Flush):
+            await self.send({"type": "text.flush", "id": utterance_id})
+
     async def update(self, **options: Any) -> SessionUpdated:
-        """Change the defaults of utterances that are started afterwards.
+        """Change the defaults of utterances that are started afterwards; options as in `speak`.
 
         Raises:
             ServerError: An option is refused.
         """
-        reply = await self._ask({"type": "session.update", **options})
+        async with self._asking:
+            await self._questions.settled()
+            answer = self._questions.expect(SessionUpdated)
+            try:
+                await self.send(control_message("session.update", options))
+            except BaseException:
+                self._questions.forget(answer)
+                raise
+            reply = await self._answered(answer)
         assert isinstance(reply, SessionUpdated)
         return reply
 
@@ -234,24 +214,33 @@ class Session:
         Raises:
             EnrolmentRejected: The recording cannot be used; says what to do.
             UnsupportedFormat: It cannot be decoded.
+            LimitExceeded: It is too long.
         """
-        from cosyvoice_stream.streaming.pcm import to_s16le
-
-        samples, rate = await asyncio.to_thread(_decoded, recording, self.ready)
-        begin = {
-            "type": "voice.begin",
-            "name": name,
-            "transcript": transcript,
-            "consent": consent,
-            "persist": persist,
-            "input": {"encoding": "pcm_s16le", "sample_rate": rate},
-        }
-        data = to_s16le(samples)
-        reply = await self._ask(begin, data, {"type": "voice.commit"})
+        data, rate = await asyncio.to_thread(
+            read_recording, recording, self.ready.limits.max_recording_s
+        )
+        options = {"name": name, "transcript": transcript, "consent": consent, "persist": persist}
+        sound = {"encoding": "pcm_s16le", "sample_rate": rate}
+        async with self._asking:
+            await self._questions.settled()
+            answer = self._questions.expect(VoiceReady, VoiceRejected)
+            try:
+                await self.send({"type": "voice.begin", "input": sound, **options})
+                for start in range(0, len(data), RECORDING_CHUNK_BYTES):
+                    if answer.done():
+                        break  # it has been refused
+                    await self._send_frame(data[start : start + RECORDING_CHUNK_BYTES])
+                if not answer.done():
+                    await self.send({"type": "voice.commit"})
+            except BaseException:
+                self._questions.forget(answer)
+                with suppress(PeerGone):
+                    await self.send({"type": "voice.cancel"})
+                raise
+            reply = await self._answered(answer)
         if isinstance(reply, VoiceRejected):
-            raise EnrolmentRejected(
-                reply.reason, reply.message, reply.how_to_fix or "", reply.quality
-            )
+            cure = reply.how_to_fix or ""
+            raise EnrolmentRejected(reply.reason, reply.message, cure, reply.quality)
         assert isinstance(reply, VoiceReady)
         return reply
 
@@ -264,61 +253,96 @@ class Session:
         for task in (*self._senders, self._reader):
             task.cancel()
         await asyncio.gather(*self._senders, self._reader, return_exceptions=True)
-        await self._socket.close()
-        self._fail_all(PeerGone("the session is closed"))
+        # The server's farewell comes behind audio that nobody has read.
+        rest = asyncio.create_task(self._discard(), name="client: discard")
+        try:
+            await self._socket.close()
+        finally:
+            self._socket.transport.abort()
+            await asyncio.gather(rest, return_exceptions=True)
+            self._lose(PeerGone("the session is closed", how_to_fix=AGAIN))
+
+    async def _discard(self) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                await self._socket.recv()
 
     # -- for utterances -------------------------------------------------------------------------
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Send one control message."""
+        """Send one control message.
+
+        Raises:
+            PeerGone: The connection is lost.
+        """
+        await self._send_frame(json.dumps(message))
+
+    async def cancel(self, utterance: Utterance) -> None:
+        """Ask the server to stop an utterance, and wait until it has ended with `stopped` or not.
+
+        Raises:
+            PeerGone: The connection is lost.
+        """
+        self._cancelling[utterance.id] = utterance
+        with self._urgently():
+            await self.send({"type": "utterance.cancel", "id": utterance.id})
+            await utterance.settled()
+
+    def wake_reader(self) -> None:
+        """There is room in a buffer again."""
+        self._room.set()
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    async def _send_frame(self, frame: str | bytes) -> None:
         if self._lost is not None:
             raise self._lost
         try:
-            await self._socket.send(json.dumps(message))
+            await self._socket.send(frame)
         except ConnectionClosed as error:
-            raise PeerGone("the server is gone") from error
+            raise PeerGone("the connection was lost", how_to_fix=AGAIN) from error
 
-    async def cancel(self, utterance: Utterance) -> None:
-        """Ask the server to stop an utterance; the answer goes to `Utterance.stopped`."""
-        self._cancelling[utterance.id] = utterance
-        await self.send({"type": "utterance.cancel", "id": utterance.id})
+    @contextmanager
+    def _urgently(self) -> Iterator[None]:
+        """Read on past audio that nobody takes, because an answer comes behind it.
+
+        What arrives meanwhile is bounded by what was on its way: the server answers at once.
+        """
+        self._urgent += 1
+        self._room.set()
+        try:
+            yield
+        finally:
+            self._urgent -= 1
+
+    async def _answered(self, answer: asyncio.Future[Reply]) -> Reply:
+        with self._urgently():
+            return await asyncio.shield(answer)
 
     # -- reading --------------------------------------------------------------------------------
 
-    async def _ask(self, *messages: dict[str, Any] | bytes) -> _Reply:
-        """Send messages, audio in between, and wait for the one reply; one question at a time."""
-        async with self._asking:
-            self._reply = asyncio.get_running_loop().create_future()
-            try:
-                for message in messages:
-                    if isinstance(message, dict):
-                        await self.send(message)
-                        continue
-                    for start in range(0, len(message), RECORDING_CHUNK_BYTES):
-                        await self._socket.send(message[start : start + RECORDING_CHUNK_BYTES])
-                return await self._reply
-            finally:
-                self._reply = None
-
     async def _read(self) -> None:
-        error: Exception = PeerGone("the server closed the connection")
+        error: Exception = PeerGone("the server closed the connection", how_to_fix=AGAIN)
         try:
             async for frame in self._socket:
                 if isinstance(frame, bytes):
                     header = AudioHeader.unpack(frame)
                     utterance = self._by_number.get(header.number)
                     if utterance is not None:
-                        await utterance.put_audio(header, frame[AudioHeader.SIZE :])
+                        while utterance.is_full and not self._urgent:
+                            self._room.clear()
+                            await self._room.wait()
+                        utterance.put_audio(header, frame[AudioHeader.SIZE :])
                 else:
                     message = parse_server_message(frame)
                     if message is not None:
                         self._dispatch(message)
         except ConnectionClosed as closed:
-            error = PeerGone(f"the connection was lost ({closed.code if closed.rcvd else 1006})")
+            code = closed.rcvd.code if closed.rcvd else 1006
+            error = PeerGone(f"the connection was lost ({code})", how_to_fix=AGAIN)
         except Exception as broken:
             error = broken
-        self._lost = error
-        self._fail_all(error)
+        self._lose(error)
 
     def _dispatch(self, message: ServerMessage) -> None:
         if isinstance(message, UtteranceStarted):
@@ -345,8 +369,8 @@ class Session:
             self.progress = message
         elif isinstance(message, ErrorMessage):
             self._dispatch_error(message)
-        elif isinstance(message, _Reply) and self._reply is not None and not self._reply.done():
-            self._reply.set_result(message)
+        elif isinstance(message, Reply):
+            self._questions.answer(message)
 
     def _dispatch_error(self, message: ErrorMessage) -> None:
         error = server_error(message)
@@ -356,50 +380,22 @@ class Session:
         if utterance is not None:
             self._end(utterance)
             utterance.fail(error)
-        elif message.id is None and self._reply is not None and not self._reply.done():
-            self._reply.set_exception(error)
+        elif message.id is None and not self._questions.refuse(error):
+            logger.warning("the server says %s: %s", error.code, error)
 
     def _end(self, utterance: Utterance) -> None:
         if utterance.started is not None:
             self._by_number.pop(utterance.started.number, None)
+        if utterance.sender is not None:
+            utterance.sender.cancel()  # it may be waiting for text that nobody needs any more
 
-    def _fail_all(self, error: Exception) -> None:
+    def _lose(self, error: Exception) -> None:
+        """The connection is gone, and everything that it carried."""
+        if self._lost is None:
+            self._lost = error
         for utterance in (*self._live.values(), *self._cancelling.values()):
+            self._end(utterance)
             utterance.fail(error)
         self._live.clear()
         self._cancelling.clear()
-        self._by_number.clear()
-        if self._reply is not None and not self._reply.done():
-            self._reply.set_exception(error)
-
-
-async def _fragments(text: Text) -> AsyncIterator[str | Flush]:
-    if isinstance(text, str):
-        yield text
-    elif isinstance(text, AsyncIterator):
-        async for piece in text:
-            yield piece
-    else:
-        for piece in text:
-            yield piece
-
-
-def _decoded(
-    recording: Path | str | bytes | tuple[Samples, int], ready: SessionReady
-) -> tuple[Samples, int]:
-    """Mono samples and their rate, at most 48 kHz."""
-    if isinstance(recording, tuple):
-        return recording
-    from cosyvoice_stream.decode import decode_audio
-
-    source = recording if isinstance(recording, bytes) else Path(recording)
-    decoded = decode_audio(source, max_seconds=ready.limits.max_recording_s)
-    return decoded.samples, decoded.sample_rate
-
-
-def server_error(message: ErrorMessage) -> ServerError:
-    """The exception for an error of the server."""
-    retry = None if message.retry_after_ms is None else message.retry_after_ms / 1000
-    return ServerError(
-        message.code, message.message, how_to_fix=message.how_to_fix, retry_after_s=retry
-    )
+        self._questions.fail(error)

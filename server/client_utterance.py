@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from cosyvoice_stream.errors import ServerError, UnsupportedFormat
+from cosyvoice_stream.errors import UnsupportedFormat
 from cosyvoice_stream.server.wire import (
     AudioHeader,
     Marks,
@@ -100,12 +100,20 @@ class Utterance:
         self._words: list[WordTime] = []
         self._visemes: list[VisemeTime] = []
         self._changed = asyncio.Event()
-        self._room = asyncio.Event()
 
     @property
     def ended(self) -> bool:
         """Whether the server has said its last word about it."""
         return bool(self.done or self.stopped or self._error)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more audio has to wait until some has been read."""
+        return self._buffered > MAX_BUFFERED_BYTES and not self._ignores_audio
+
+    @property
+    def _ignores_audio(self) -> bool:
+        return self._discard or self.ended
 
     def __aiter__(self) -> Self:
         return self
@@ -120,7 +128,7 @@ class Utterance:
             await self._changed.wait()
         chunk = self._chunks.popleft()
         self._buffered -= len(chunk.data)
-        self._room.set()
+        self._session.wake_reader()
         return chunk
 
     async def read(self) -> Samples:
@@ -138,21 +146,14 @@ class Utterance:
             PeerGone: The connection is lost.
             ServerError: The server has forgotten the utterance.
         """
-        self._discard = True
-        self._chunks.clear()
-        self._room.set()
-        self._changed.set()
+        self._drop()
         if self.sender is not None:
             self.sender.cancel()
-        if self.stopped is None:
-            if self._error is not None:
-                raise self._error
+        if self.stopped is None and self._error is None:
             await self._session.cancel(self)
-        while self.stopped is None:
-            if self._error is not None:
-                raise self._error
-            self._changed.clear()
-            await self._changed.wait()
+        if self.stopped is None:
+            assert self._error is not None
+            raise self._error
         return self.stopped
 
     async def played(self, played_ms: float) -> None:
@@ -161,12 +162,15 @@ class Utterance:
 
     # -- for the session ------------------------------------------------------------------------
 
-    async def put_audio(self, header: AudioHeader, data: bytes) -> None:
-        """Append a frame; waits while the buffer is full, which pauses the socket."""
-        while self._buffered > MAX_BUFFERED_BYTES and not self._discard:
-            self._room.clear()
-            await self._room.wait()
-        if self._discard or self.started is None:
+    async def settled(self) -> None:
+        """Wait until a cancel has been answered."""
+        while self.stopped is None and self._error is None:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def put_audio(self, header: AudioHeader, data: bytes) -> None:
+        """Append a frame."""
+        if self._ignores_audio or self.started is None:
             return
         chunk = AudioChunk(
             data,
@@ -196,16 +200,20 @@ class Utterance:
     def stop(self, message: UtteranceCancelled) -> None:
         """The server has cancelled it."""
         self.stopped = message
-        self._discard = True
-        self._chunks.clear()
-        self._room.set()
-        self._changed.set()
+        self._drop()
 
     def fail(self, error: Exception) -> None:
         """It ended with an error; audio that has arrived can still be read."""
-        if self._error is None and not (self.done or self.stopped):
+        # A cancel of something complete can fail: the server may have forgotten it, or be gone.
+        if self._error is None and self.stopped is None and (self.done is None or self._discard):
             self._error = error
-        elif self._discard and self.stopped is None and isinstance(error, ServerError):
-            self._error = error  # a cancel of something that the server has forgotten
-        self._room.set()
+        self._session.wake_reader()
+        self._changed.set()
+
+    def _drop(self) -> None:
+        """Nothing more is to be heard."""
+        self._discard = True
+        self._chunks.clear()
+        self._buffered = 0
+        self._session.wake_reader()
         self._changed.set()

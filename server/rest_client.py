@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.parse
@@ -12,7 +13,8 @@ from cosyvoice_stream.errors import ConfigError, PeerGone, ServerError
 
 TIMEOUT_S: Final = 30.0
 DEFAULT_PORT: Final = 8000
-_SECURE = {"http": "http", "ws": "http", "https": "https", "wss": "https"}
+CURE: Final = "start one with `cosyvoice-stream serve`, or check the address"
+_SECURE: Final = {"http": "http", "ws": "http", "https": "https", "wss": "https"}
 
 
 class ServerAddress:
@@ -52,7 +54,7 @@ class ServerAddress:
         """What every request carries."""
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
 
-    def refusal(self, status: int, body: bytes | None) -> ServerError:
+    def refusal(self, status: int, body: bytes | None) -> ServerError | PeerGone:
         """The exception for an answer that is not a success."""
         try:
             error = json.loads(body or b"")["error"]
@@ -64,42 +66,43 @@ class ServerAddress:
                 retry_after_s=None if retry_ms is None else retry_ms / 1000,
             )
         except (ValueError, KeyError, TypeError, AttributeError):
-            return ServerError("internal", f"{self.base_url} answered with status {status}")
+            return self.strangeness(f"; it answered with status {status}")
+
+    def silence(self) -> PeerGone:
+        """The exception for nothing at all."""
+        return PeerGone(f"no server answers at {self.base_url}", how_to_fix=CURE)
+
+    def strangeness(self, detail: str = "") -> PeerGone:
+        """The exception for a server of another kind."""
+        return PeerGone(f"{self.base_url} is not a server of ours{detail}", how_to_fix=CURE)
 
 
-def request(
-    address: ServerAddress,
-    method: str,
-    path: str,
-    *,
-    query: dict[str, str] | None = None,
-    body: bytes | None = None,
-) -> dict[str, Any]:
+def get(address: ServerAddress, path: str) -> dict[str, Any]:
     """Make one request and read its JSON. Blocks.
 
     Raises:
         ServerError: The server refuses it.
-        PeerGone: No server answers there.
+        PeerGone: No server answers there, or another kind of server.
     """
-    encoded = urllib.parse.urlencode(query or {})
-    url = f"{address.base_url}{path}{'?' + encoded if encoded else ''}"
-    headers = address.headers | ({"Content-Type": "application/octet-stream"} if body else {})
-    message = urllib.request.Request(url, data=body, method=method, headers=headers)
+    message = urllib.request.Request(f"{address.base_url}{path}", headers=address.headers)
     try:
         with urllib.request.urlopen(message, timeout=TIMEOUT_S) as answer:
-            text = answer.read()
+            result = json.loads(answer.read())
     except urllib.error.HTTPError as error:
-        raise address.refusal(error.code, error.read()) from error
-    except (OSError, ValueError) as error:
-        raise PeerGone(
-            f"no server answers at {address.base_url}",
-            how_to_fix="start it with `cosyvoice-stream serve`, or check the address",
-        ) from error
-    result: dict[str, Any] = json.loads(text) if text else {}
+        with error:
+            raise address.refusal(error.code, error.read()) from error
+    except OSError as error:
+        raise address.silence() from error
+    except (ValueError, http.client.HTTPException) as error:
+        raise address.strangeness() from error
+    if not isinstance(result, dict):
+        raise address.strangeness()
     return result
 
 
 def list_voices(address: ServerAddress) -> list[dict[str, Any]]:
     """The voices of a server, each as VOICE of docs/protocol.md. Blocks."""
-    voices: list[dict[str, Any]] = request(address, "GET", "/v1/voices")["voices"]
+    voices = get(address, "/v1/voices").get("voices")
+    if not isinstance(voices, list):
+        raise address.strangeness()
     return voices
