@@ -19,7 +19,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -186,9 +186,7 @@ class Session:
             except BaseException:
                 self._questions.forget(answer)
                 raise
-            reply = await self._answered(answer)
-        assert isinstance(reply, SessionUpdated)
-        return reply
+            return cast(SessionUpdated, await self._answered(answer))
 
     async def clone(
         self,
@@ -241,8 +239,7 @@ class Session:
         if isinstance(reply, VoiceRejected):
             cure = reply.how_to_fix or ""
             raise EnrolmentRejected(reply.reason, reply.message, cure, reply.quality)
-        assert isinstance(reply, VoiceReady)
-        return reply
+        return cast(VoiceReady, reply)
 
     async def voices(self) -> list[dict[str, Any]]:
         """List the voices of the server, each as VOICE of docs/protocol.md."""
@@ -322,9 +319,9 @@ class Session:
     # -- reading --------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        error: Exception = PeerGone("the server closed the connection", how_to_fix=AGAIN)
         try:
-            async for frame in self._socket:
+            while True:
+                frame = await self._socket.recv()
                 if isinstance(frame, bytes):
                     header = AudioHeader.unpack(frame)
                     utterance = self._by_number.get(header.number)
@@ -338,11 +335,11 @@ class Session:
                     if message is not None:
                         self._dispatch(message)
         except ConnectionClosed as closed:
-            code = closed.rcvd.code if closed.rcvd else 1006
-            error = PeerGone(f"the connection was lost ({code})", how_to_fix=AGAIN)
+            code = int(closed.rcvd.code) if closed.rcvd else 1006
+            end = "the server has stopped" if code == 1001 else "the connection was lost"
+            self._lose(PeerGone(f"{end} ({code})", how_to_fix=AGAIN))
         except Exception as broken:
-            error = broken
-        self._lose(error)
+            self._lose(broken)
 
     def _dispatch(self, message: ServerMessage) -> None:
         if isinstance(message, UtteranceStarted):
