@@ -8,22 +8,25 @@ beforehand.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
+import soxr
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 
 from cosyvoice_stream.errors import EnrolmentRejected
 from cosyvoice_stream.lite.acoustic import BINS, SAMPLE_RATE, FloatArray, Spectra
 from cosyvoice_stream.lite.pitch import track_pitch
-from cosyvoice_stream.lite.renderer import VOICED_HZ
+from cosyvoice_stream.lite.renderer import HIGHEST_HARMONIC_HZ, MAX_LOG, VOICED_HZ
 from cosyvoice_stream.types import ReferenceAudio, Samples, Voice
 
-MEAN_LOG_F0: Final = float(np.log(187.0))
-"""Of the built-in voice."""
+MEAN_LOG_F0: Final = float(np.log(203.0))
+"""Of the built-in voice, as `track_pitch` hears it: recordings are measured the same way."""
+FORMANT_LOG_F0: Final = float(np.log(187.0))
+"""Pitch of a speaker whose vocal tract is as long as that of the built-in voice."""
 STD_LOG_F0: Final = 0.19
 OUTLIER_LOG_F0: Final = 0.7
 FORMANT_SLOPE: Final = 0.22
@@ -43,10 +46,12 @@ LEVEL_BANDS: Final = slice(4, 30)
 SMOOTH_BANDS: Final = 1.2
 LOUD_DB: Final = 26.0
 ROUNDS: Final = 2
+MAX_LEVEL_CHANGE: Final = 1.2
+"""Nepers; limits what is corrected where a harmonic moves on or off a strong formant."""
 MIN_VOICED_FRAMES: Final = 30
 BIN_HZ: Final = 20.0 * np.arange(BINS)
 SPECTRUM: Final = 1024
-REVISION: Final = "2"
+REVISION: Final = "3"
 """Changes when enrolled voices of an earlier revision must be made again."""
 
 
@@ -94,16 +99,30 @@ class Adaptation:
         if not voice.tensors:
             return None
         numbers, gain = voice.tensors.get("numbers"), voice.tensors.get("gain")
-        if (
-            numbers is None
-            or gain is None
-            or numbers.shape != (3,)
-            or gain.shape != (BINS,)
-            or not (np.isfinite(numbers).all() and np.isfinite(gain).all())
-        ):
-            raise ValueError("the voice does not hold an adaptation")
+        for values, shape in ((numbers, (3,)), (gain, (BINS,))):
+            if values is None or values.dtype.kind != "f" or values.shape != shape:
+                raise ValueError("the voice does not hold an adaptation")
+            if not np.isfinite(values).all():
+                raise ValueError("the voice does not hold an adaptation: not finite")
+        assert numbers is not None
+        assert gain is not None
         mean, std, ratio = (float(number) for number in numbers)
         return cls(mean, std, float(np.clip(ratio, *FORMANT_RANGE)), gain.astype(np.float32))
+
+
+def harmonic_level(harmonic: FloatArray, f0: FloatArray) -> NDArray[np.float64]:
+    """Log amplitude of all harmonics of each frame together, were it voiced at a pitch: (T,).
+
+    Args:
+        harmonic: (601, T) log magnitude per bin.
+        f0: (T,) hertz, above 0.
+    """
+    order = np.arange(1, int(HIGHEST_HARMONIC_HZ / f0.min()) + 1)
+    place = order[:, None] * f0 / 20.0
+    inside = place * 20.0 <= HIGHEST_HARMONIC_HZ
+    bins = np.minimum(np.rint(place), BINS - 1).astype(np.int64)
+    power = np.exp(2 * np.minimum(harmonic[bins, np.arange(len(f0))], MAX_LOG)) * inside
+    return np.asarray(0.5 * np.log(power.sum(axis=0) + 1e-12))
 
 
 def adapt(spectra: Spectra, adaptation: Adaptation | None, semitones: float) -> Spectra:
@@ -124,15 +143,19 @@ def adapt(spectra: Spectra, adaptation: Adaptation | None, semitones: float) -> 
     moved = np.exp(target.mean_log_f0 + shift + (log_f0 - MEAN_LOG_F0) * spread)
     moved = np.clip(moved, *F0_RANGE_HZ) / target.formant_ratio
     f0 = np.where(voiced, moved, spectra.f0).astype(np.float32)
-    # Fewer pulses a second carry less power; the level of the voice stays.
-    density = np.where(voiced, 0.5 * np.log(np.where(voiced, f0, 1.0)) - 0.5 * log_f0, 0.0)
+    # Fewer pulses a second carry less power, and harmonics meet other formants; the level stays.
+    level = np.zeros(spectra.frames, np.float32)
+    if voiced.any():
+        part = spectra.harmonic[:, voiced]
+        change = harmonic_level(part, spectra.f0[voiced]) - harmonic_level(part, f0[voiced])
+        level[voiced] = np.clip(change, -MAX_LEVEL_CHANGE, MAX_LEVEL_CHANGE)
     distance = abs(target.mean_log_f0 + shift - MEAN_LOG_F0)
     depth = FREE_ATTENUATION * min(1.0, distance / 0.3)
     fade = depth / (1 + np.exp((BIN_HZ - FREE_KNEE_HZ) / FREE_SLOPE_HZ))
     gain = np.zeros(BINS, np.float32) if target.gain is None else target.gain
     return replace(
         spectra,
-        harmonic=spectra.harmonic + density.astype(np.float32) + gain[:, None],
+        harmonic=spectra.harmonic + level + gain[:, None],
         noise=spectra.noise + gain[:, None],
         free=spectra.free + gain[:, None] - (fade[:, None] * voiced).astype(np.float32),
         f0=f0,
@@ -183,14 +206,34 @@ def pitch_statistics(f0: NDArray[np.float64]) -> tuple[float, float]:
 def adapt_to(
     reference: ReferenceAudio, plain_level: float, renderer: Callable[[float], Render]
 ) -> Adaptation:
+    """Find the adaptation that brings the built-in voice near a recording, all at once.
+
+    See `adaptation_stages`.
+    """
+    stages = adaptation_stages(reference, plain_level, renderer)
+    while True:
+        try:
+            next(stages)
+        except StopIteration as end:
+            adaptation: Adaptation = end.value
+            return adaptation
+
+
+def adaptation_stages(
+    reference: ReferenceAudio, plain_level: float, renderer: Callable[[float], Render]
+) -> Generator[None, None, Adaptation]:
     """Find the adaptation that brings the built-in voice near a recording.
 
+    A generator, so that live speech may come between its stages of some 10 ms.
+
     Args:
-        reference: Checked recording at 24 kHz.
+        reference: Checked recording.
         plain_level: `rms` of the calibration text in the built-in voice.
         renderer: Given a formant ratio, prepares the calibration text and returns what renders it
-        with
-            an adaptation of that ratio.
+            with an adaptation of that ratio.
+
+    Returns:
+        The adaptation, as the value of the generator.
 
     Raises:
         EnrolmentRejected: Too little of the recording is voiced.
@@ -203,16 +246,23 @@ def adapt_to(
             "speak a full sentence in your normal voice; do not whisper",
         )
     mean, std = pitch_statistics(f0)
-    ratio = float(np.clip(1 + FORMANT_SLOPE * (mean - MEAN_LOG_F0), *FORMANT_RANGE))
-    render = renderer(ratio)
+    ratio = float(np.clip(1 + FORMANT_SLOPE * (mean - FORMANT_LOG_F0), *FORMANT_RANGE))
     adaptation = Adaptation(mean, std, ratio)
-    wanted = long_term_spectrum(reference.samples)
-    audible = 0.9 * reference.bandwidth_hz > _CENTRES_HZ
+    yield
+    render = renderer(ratio)
+    yield
+    samples = reference.samples
+    if reference.sample_rate != SAMPLE_RATE:
+        samples = soxr.resample(samples, reference.sample_rate, SAMPLE_RATE)
+    wanted = long_term_spectrum(samples)
+    bandwidth_hz = min(reference.bandwidth_hz, reference.sample_rate / 2)
+    audible = 0.9 * bandwidth_hz > _CENTRES_HZ
     gain = np.zeros(BINS)
     wave = render(adaptation)
+    yield
     for _ in range(ROUNDS):
         difference = 0.5 * (wanted - long_term_spectrum(wave))
-        difference -= difference[LEVEL_BANDS].mean()
+        difference -= difference[LEVEL_BANDS][audible[LEVEL_BANDS]].mean()
         # Where the recording has no signal there is nothing to imitate.
         difference[~audible] = 0.0
         difference = gaussian_filter1d(difference, SMOOTH_BANDS, mode="nearest")
@@ -220,6 +270,7 @@ def adapt_to(
         gain = np.clip(gain, -MAX_GAIN, MAX_GAIN)
         adaptation = replace(adaptation, gain=gain.astype(np.float32))
         wave = render(adaptation)
+        yield
     gain += np.log(plain_level / rms(wave))
     return replace(adaptation, gain=gain.astype(np.float32))
 

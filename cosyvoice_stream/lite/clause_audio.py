@@ -152,7 +152,8 @@ class ClauseAudio:
         self._given += len(wave)
         edge = np.minimum(position + 1, self.length - position)
         if len(edge) and edge.min() < FADE_SAMPLES:
-            ramp: Samples = np.minimum(edge, FADE_SAMPLES).astype(np.float32) / np.float32(FADE_SAMPLES)
+            near = np.minimum(edge, FADE_SAMPLES).astype(np.float32)
+            ramp: Samples = near / np.float32(FADE_SAMPLES)
             wave = wave * ramp
         return soft_limit(wave * self._volume)
 

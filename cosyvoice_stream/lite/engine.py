@@ -26,9 +26,9 @@ from cosyvoice_stream.lite.acoustic import (
     Spectra,
     package_version,
 )
-from cosyvoice_stream.lite.adaptation import REVISION, Adaptation, Render, adapt_to, rms
+from cosyvoice_stream.lite.adaptation import REVISION, Adaptation, Render, adaptation_stages, rms
 from cosyvoice_stream.lite.clause_audio import SPEED_RANGE, Delivery, render_whole, trim
-from cosyvoice_stream.lite.phonemes import spell_greek
+from cosyvoice_stream.lite.phonemes import foreign_letters, spell_greek
 from cosyvoice_stream.lite.pool import WorkPool
 from cosyvoice_stream.lite.utterance import UtteranceWork, make_wakeup
 from cosyvoice_stream.streaming.clauses import Clause, ClauseSplitter
@@ -54,6 +54,8 @@ OTHER_ENGINES: Final = ("cosyvoice2", "cosyvoice3")
 FINGERPRINT: Final = f"{NAME}-{MODEL_SHA256[:12]}-{REVISION}"
 MAX_WAITING_CLAUSES: Final = 8
 """Text is taken no further ahead of speech than this."""
+MAX_SPLIT_CHARS: Final = 2000
+"""The loop gets its turn after so much text; splitting it takes 2 ms."""
 CALIBRATION_TEXT: Final = (
     "The early birds sang over quiet hills while children walked to school, "
     "and a warm breeze moved the tall grass beside the road."
@@ -80,11 +82,44 @@ def check_language(text: str) -> None:
     """
     scripts = script_weights(spell_greek(text))
     scripts.pop("Latn", None)
-    if scripts:
+    foreign = foreign_letters(text)
+    if scripts or foreign:
         # Even one foreign word among Latin ones would be missing from the speech.
-        foreign = "".join(c for c in text if not c.isascii())
         language = script_language(text) or script_language(foreign) or "und"
         raise UnsupportedLanguage(language, NAME, OTHER_ENGINES)
+
+
+def _load() -> tuple[AcousticModel, float]:
+    """The model after a self-test, and the level of its calibration text.
+
+    Raises:
+        ModelLoadError: See `Engine.start`.
+    """
+    model = AcousticModel.load()
+    try:
+        chunks = _warm_up(model)
+        plain = render_whole(calibration_spectra(model, 1.0), Adaptation())
+    except Exception as error:
+        raise ModelLoadError("the self-test of the embedded engine failed") from error
+    if level_dbfs(np.concatenate(chunks)) < SILENT_DBFS:
+        raise ModelLoadError("the self-test of the embedded engine was silent")
+    return model, rms(plain)
+
+
+def _warm_up(model: AcousticModel) -> list[Samples]:
+    """Speak the warm-up text in this thread."""
+    delivery = Delivery(None, 1.0, 0.0, 1.0)
+    work = UtteranceWork(
+        model, delivery, seed=0, normalize=True, max_buffered_s=60.0, arrived=lambda: None
+    )
+    work.feed(Clause(WARM_UP_TEXT, 0, len(WARM_UP_TEXT), True, True))
+    work.finish()
+    while work.has_step():
+        work.step()
+    chunks = []
+    while (chunk := work.take()) is not None:
+        chunks.append(chunk.samples)
+    return chunks
 
 
 class LiteEngine:
@@ -99,6 +134,7 @@ class LiteEngine:
         self._threads = threads or min(2, os.cpu_count() or 1)
         self._max_buffered_s = max_buffered_s
         self._loaded: _Loaded | None = None
+        self._starting = asyncio.Lock()
         self._info = EngineInfo(
             name=NAME,
             fingerprint=FINGERPRINT,
@@ -127,32 +163,17 @@ class LiteEngine:
 
     async def start(self) -> None:
         """See `Engine.start`. Takes about a second."""
-        if self._loaded is None:
-            self._loaded = await asyncio.to_thread(self._load)
-
-    def _load(self) -> _Loaded:
-        model = AcousticModel.load()
-        delivery = Delivery(None, 1.0, 0.0, 1.0)
-        work = UtteranceWork(
-            model, delivery, seed=0, normalize=True, max_buffered_s=60.0, arrived=lambda: None
-        )
-        work.feed(Clause(WARM_UP_TEXT, 0, len(WARM_UP_TEXT), True, True))
-        work.finish()
-        while work.has_step():
-            work.step()
-        chunks = []
-        while (chunk := work.take()) is not None:
-            chunks.append(chunk.samples)
-        if level_dbfs(np.concatenate(chunks)) < SILENT_DBFS:
-            raise ModelLoadError("the self-test of the embedded engine was silent")
-        plain = render_whole(calibration_spectra(model, 1.0), Adaptation())
-        return _Loaded(model, WorkPool(self._threads), rms(plain))
+        async with self._starting:
+            if self._loaded is None:
+                model, plain_level = await asyncio.to_thread(_load)
+                self._loaded = _Loaded(model, WorkPool(self._threads), plain_level)
 
     async def close(self) -> None:
         """See `Engine.close`."""
-        if self._loaded is not None:
+        async with self._starting:
             loaded, self._loaded = self._loaded, None
-            await asyncio.to_thread(loaded.pool.close)
+            if loaded is not None:
+                await asyncio.to_thread(loaded.pool.close)
 
     def _running(self) -> _Loaded:
         if self._loaded is None:
@@ -167,7 +188,7 @@ class LiteEngine:
         try:
             await work.done.wait()
         finally:
-            await _leave(loaded.pool, work)
+            await _leave(loaded.pool, work).wait()
         if isinstance(work.error, VoiceStreamError):
             raise work.error
         if work.error is not None:
@@ -208,8 +229,9 @@ class LiteEngine:
                     yield chunk
         finally:
             reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
-            await _leave(loaded.pool, work)
+            left = _leave(loaded.pool, work)
+            await asyncio.gather(reader, left.wait(), return_exceptions=True)
+            await _close(text)
 
 
 async def _chunks(
@@ -246,22 +268,29 @@ async def _read(
         async for piece in text:
             if isinstance(piece, Flush):
                 await feed(splitter.break_here())
-            else:
-                await feed(splitter.push(piece))
+                continue
+            for start in range(0, len(piece), MAX_SPLIT_CHARS):
+                await feed(splitter.push(piece[start : start + MAX_SPLIT_CHARS]))
+                if start + MAX_SPLIT_CHARS < len(piece):
+                    await asyncio.sleep(0)
         await feed(splitter.flush())
     finally:
         work.finish()
         pool.wake(work)
-        close = getattr(text, "aclose", None)
-        if close is not None:
-            await close()
 
 
-async def _leave(pool: WorkPool, work: UtteranceWork | _Enrolment) -> None:
-    """Give work up and wait until no step of it runs any more."""
+def _leave(pool: WorkPool, work: UtteranceWork | _Enrolment) -> asyncio.Event:
+    """Give work up at once; the event tells when no step of it runs any more."""
     left = asyncio.Event()
     pool.remove(work, make_wakeup(asyncio.get_running_loop(), left))
-    await left.wait()
+    return left
+
+
+async def _close(text: TextStream) -> None:
+    """Close a text stream that can be closed."""
+    close = getattr(text, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def delivery_of(voice: Voice, options: SynthesisOptions) -> Delivery:
@@ -289,15 +318,23 @@ def calibration_spectra(model: AcousticModel, ratio: float) -> Spectra:
 
 
 class _Enrolment:
-    """Implements `Work`: one step that finds an adaptation."""
+    """Implements `Work`: finds an adaptation, stage by stage."""
 
     def __init__(self, loaded: _Loaded, reference: ReferenceAudio) -> None:
-        self._loaded = loaded
-        self._reference = reference
         self.done = asyncio.Event()
         self._wake: Callable[[], None] = make_wakeup(asyncio.get_running_loop(), self.done)
         self.adaptation: Adaptation | None = None
         self.error: Exception | None = None
+
+        def renderer(ratio: float) -> Render:
+            spectra = calibration_spectra(loaded.model, ratio)
+
+            def render(adaptation: Adaptation) -> Samples:
+                return render_whole(spectra, adaptation)
+
+            return render
+
+        self._stages = adaptation_stages(reference, loaded.plain_level, renderer)
 
     def has_step(self) -> bool:
         """See `Work.has_step`."""
@@ -305,18 +342,11 @@ class _Enrolment:
 
     def step(self) -> float:
         """See `Work.step`."""
-        model = self._loaded.model
-
-        def renderer(ratio: float) -> Render:
-            spectra = calibration_spectra(model, ratio)
-
-            def render(adaptation: Adaptation) -> Samples:
-                return render_whole(spectra, adaptation)
-
-            return render
-
-        self.adaptation = adapt_to(self._reference, self._loaded.plain_level, renderer)
-        self._wake()
+        try:
+            next(self._stages)
+        except StopIteration as end:
+            self.adaptation = end.value
+            self._wake()
         return 0.0
 
     def fail(self, error: Exception) -> None:

@@ -24,6 +24,7 @@ HOP: Final = 120
 WINDOW: Final = 300
 """Integration window, 25 ms; the longest period is added to it."""
 DIP: Final = 0.15
+NEAR_LOWEST: Final = 0.1
 VOICED_BELOW: Final = 0.3
 RANGE_DB: Final = 35.0
 """Frames further than this below the loudest one are not speech."""
@@ -75,10 +76,14 @@ def _normalised_difference(frames: NDArray[np.float64], longest: int) -> NDArray
 
 
 def _first_dip(row: NDArray[np.float64], shortest: int) -> int:
-    """Lag of the first local minimum below `DIP`, or of the lowest value."""
+    """Lag of the first local minimum that is deep: below `DIP`, or near the lowest of the frame.
+
+    In noise no minimum may reach `DIP`; then the lowest one is often a multiple of the period.
+    """
     inner = row[shortest:-1]
     lowest = (inner <= row[shortest - 1 : -2]) & (inner <= row[shortest + 1 :])
-    minima = np.flatnonzero((inner < DIP) & lowest)
+    deep = inner < max(DIP, inner.min() + NEAR_LOWEST)
+    minima = np.flatnonzero(deep & lowest)
     return shortest + int(minima[0] if len(minima) else np.argmin(inner))
 
 

@@ -113,7 +113,7 @@ class WorkPool:
                 produced_s = work.step()
             except Exception as error:
                 failed = True
-                logger.debug("x a step failed: %s", type(error).__name__)
+                logger.debug("a step failed: %s", type(error).__name__)
                 work.fail(error)
             self._finish(work, produced_s, failed)
             del work

@@ -1,9 +1,9 @@
 """Which utterance gets the next step: pure bookkeeping over times that are passed in.
 
 An utterance that has not been heard yet goes before all that have; among those, the one whose
-listener runs out of audio first. Background work runs when nobody waits. Since a step is at most
-one clause of the model or one piece of audio, a newcomer's first clause goes before another's
-fifth.
+listener runs out of audio first. Background work runs when nobody waits, one step at a time. Since
+a step is at most one clause of the model or one piece of audio, a newcomer's first clause goes
+before another's fifth.
 """
 
 from __future__ import annotations
@@ -71,10 +71,11 @@ class Scheduler(Generic[Key]):
 
     def take(self) -> Key | None:
         """Choose the next step and mark it as running; None if nothing is ready."""
+        in_background = any(e.running and e.background for e in self._entries.values())
         waiting = [
             (entry.rank(), key)
             for key, entry in self._entries.items()
-            if entry.ready and not entry.running
+            if entry.ready and not entry.running and not (entry.background and in_background)
         ]
         if not waiting:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -23,13 +24,14 @@ SENTENCE_PAUSE_S: Final = 0.28
 PARAGRAPH_PAUSE_S: Final = 0.55
 
 
-def pause_after(clause: Clause) -> int:
-    """Samples of silence between a clause and the next one."""
+def pause_after(clause: Clause, speed: float) -> int:
+    """Samples of silence between a clause and the next one, at a tempo."""
+    pause_s = CLAUSE_PAUSE_S
     if clause.ends_paragraph:
-        return round(PARAGRAPH_PAUSE_S * SAMPLE_RATE)
-    if clause.ends_sentence:
-        return round(SENTENCE_PAUSE_S * SAMPLE_RATE)
-    return round(CLAUSE_PAUSE_S * SAMPLE_RATE)
+        pause_s = PARAGRAPH_PAUSE_S
+    elif clause.ends_sentence:
+        pause_s = SENTENCE_PAUSE_S
+    return round(pause_s / speed * SAMPLE_RATE)
 
 
 class UtteranceWork:
@@ -74,6 +76,8 @@ class UtteranceWork:
         self._position = 0
         self._words: tuple[WordMark, ...] = ()
         self._visemes: tuple[VisemeMark, ...] = ()
+        self._began_s = 0.0
+        self._spent_s = 0.0
 
     # -- the loop's side ------------------------------------------------------------------------
 
@@ -121,6 +125,14 @@ class UtteranceWork:
 
     def step(self) -> float:
         """See `Work.step`."""
+        began = time.perf_counter()
+        try:
+            return self._step(began)
+        finally:
+            self._spent_s += time.perf_counter() - began
+
+    def _step(self, began: float) -> float:
+        self._began_s = began
         if self._audio is not None:
             return self._render()
         if self._runs:
@@ -141,7 +153,7 @@ class UtteranceWork:
 
     def _begin(self, run: PhonemeRun, clause: Clause) -> None:
         if self._said is not None and self._said is not clause:
-            self._give(silence(pause_after(self._said)))
+            self._give(silence(pause_after(self._said, self._delivery.speed)))
         self._said = clause
         self._audio = ClauseAudio(
             self._model, run, self._delivery, self._rng, clause.char_start, self._position
@@ -162,7 +174,17 @@ class UtteranceWork:
         return len(wave) / SAMPLE_RATE
 
     def _give(self, samples: Samples, *, final: bool = False) -> None:
-        chunk = PcmChunk(samples, self._position, self._words, self._visemes, final)
+        now = time.perf_counter()
+        chunk = PcmChunk(
+            samples,
+            self._position,
+            self._words,
+            self._visemes,
+            final,
+            compute_s=self._spent_s + now - self._began_s,
+        )
+        # What this step has used so far belongs to this chunk; the rest of it to the next one.
+        self._spent_s = self._began_s - now
         self._words, self._visemes = (), ()
         self._position += len(samples)
         self._buffered += len(samples)
