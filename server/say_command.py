@@ -27,6 +27,8 @@ from cosyvoice_stream.server.settings import Settings, load_settings
 from cosyvoice_stream.types import SynthesisOptions, Voice
 
 DEFAULT_FILE: Final = "speech.wav"
+SYNTHESIS: Final = ("language", "instruct", "speed", "pitch", "volume", "seed", "strength")
+"""Options that go to the engine as they are."""
 SIGNAL_STATUS: Final = 128
 """Added to the number of the signal that ended a process."""
 RECORDINGS: Final = frozenset({*SUFFIXES, ".m4a", ".mp4", ".webm", ".mkv"})
@@ -43,6 +45,7 @@ def run_say(words: str | None, *, quiet: bool, **options: Any) -> str:
         options: As on the command line.
     """
     options["recording"] = recording_of(options["voice"])
+    options["synthesis"] = SynthesisOptions(**{name: options[name] for name in SYNTHESIS})
     return asyncio.run(_interruptible(_say(words, quiet, options)))
 
 
@@ -119,8 +122,6 @@ async def _in_process(
 ) -> Summary:
     from cosyvoice_stream.server.app import build_engine
 
-    names = ("language", "instruct", "speed", "pitch", "volume", "seed", "strength")
-    synthesis = SynthesisOptions(**{name: options[name] for name in names})
     settings = load_settings()
     engine = build_engine(settings)
     outputs = _open(stack, path, play, engine.info.sample_rate, options)
@@ -131,7 +132,7 @@ async def _in_process(
             voice = await _find_voice(engine, settings, options, progress)
         with _speaking(path, play, quiet):
             return await speak_locally(
-                engine, text, voice, synthesis, outputs, clean=not options["raw"]
+                engine, text, voice, options["synthesis"], outputs, clean=not options["raw"]
             )
     finally:
         await engine.close()
@@ -181,8 +182,7 @@ async def _with_server(
 ) -> Summary:
     from cosyvoice_stream.server.client import connect
 
-    names = ("language", "instruct", "speed", "pitch", "volume", "seed", "strength")
-    wanted = {name: options[name] for name in names if options[name] is not None}
+    wanted = {name: options[name] for name in SYNTHESIS if options[name] is not None}
     voice = options["voice"]
     outputs = _open(stack, path, play, ENGINE_HZ, options)
     async with connect(options["url"], api_key=options["api_key"]) as session:

@@ -63,3 +63,24 @@ def completed(
         check=False,
         **(given | options),
     )
+
+
+@contextmanager
+def server(folder: Path, **settings: str) -> Iterator[str]:
+    """A server process with the embedded engine on a free port; gives its address."""
+    with started(folder, "serve", settings={"PORT": "0"} | settings) as process:
+        yield ready_address(process)
+        process.terminate()
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+        assert (process.returncode, b"Traceback" in errors) == (0, False), errors
+
+
+def ready_address(process: subprocess.Popen[bytes]) -> str:
+    """Wait until a server process has logged that it is ready; return the address it names."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line.decode())
+        if "Ready at " in lines[-1]:
+            return lines[-1].split("Ready at ")[1].split()[0]
+    raise AssertionError("".join(lines))
