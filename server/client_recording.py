@@ -7,13 +7,29 @@ from typing import Final
 
 import numpy as np
 
-from cosyvoice_stream.errors import LimitExceeded, UnsupportedFormat
+from cosyvoice_stream.errors import ConfigError, LimitExceeded, UnsupportedFormat
 from cosyvoice_stream.streaming.pcm import to_s16le
 from cosyvoice_stream.streaming.resample import Resampler
 from cosyvoice_stream.types import Samples
 
 MIN_RATE_HZ: Final = 8000
 MAX_RATE_HZ: Final = 48_000
+
+
+def check_readable(path: Path) -> None:
+    """Look whether a file that a user named can be read.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            file.read(1)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}",
+            how_to_fix="check the path and the permissions of the recording",
+        ) from error
 
 
 def read_recording(

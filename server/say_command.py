@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError, VoiceNotFound
+from cosyvoice_stream.server.client_recording import check_readable
 from cosyvoice_stream.server.play import find_player
 from cosyvoice_stream.server.progress import Progress
 from cosyvoice_stream.server.say import (
@@ -59,6 +60,7 @@ def recording_of(voice: str | None) -> Path | None:
         return None
     path = Path(voice)
     if path.is_file():
+        check_readable(path)
         return path
     if path.suffix.lower() in RECORDINGS or os.sep in voice:
         raise ConfigError(f"there is no file {voice}", how_to_fix="check the path of the recording")

@@ -13,6 +13,7 @@ import click
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError, EnrolmentRejected
 from cosyvoice_stream.server.app import build_engine
+from cosyvoice_stream.server.client_recording import check_readable
 from cosyvoice_stream.server.progress import Progress
 from cosyvoice_stream.server.settings import Settings, load_settings
 from cosyvoice_stream.server.voice_service import EnrolRequest, VoiceService
@@ -66,10 +67,11 @@ def run_enrol(
         ``message``, ``how_to_fix`` and ``quality``.
 
     Raises:
-        ConfigError: There is no such file.
+        ConfigError: There is no such file, or it cannot be read.
     """
     if not recording.is_file():
         raise ConfigError(f"there is no file {recording}", how_to_fix="check the path")
+    check_readable(recording)
     try:
         if check:
             return _judge(recording)
@@ -132,7 +134,7 @@ def print_enrolment(result: dict[str, Any]) -> None:
         if item.get("advice") and item["verdict"] != "ok":
             click.echo(f"    {item['advice']}")
     if result.get("rejected"):
-        click.echo(f"rejected ({result['reason']}): {result['message']}", err=True)
+        click.echo(f"error: {result['reason']}: {result['message']}", err=True)
         click.echo(f"fix: {result['how_to_fix']}", err=True)
     elif result["voice"] is None:
         click.echo("this recording can be used")
