@@ -48,5 +48,5 @@ async def call_in_daemon(function: Callable[..., T], *arguments: object) -> T:
             else:
                 loop.call_soon_threadsafe(give, result)
 
-    threading.Thread(target=run, name="cosyvoice-blocking", daemon=True).start()
+    threading.Thread(target=run, name="blocking call", daemon=True).start()
     return await answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import importlib.util
 import os
 import platform
@@ -28,6 +29,10 @@ MIN_OPEN_FILES: Final = 1024
 SLOW_FIRST_AUDIO_MS: Final = 150.0
 EARLIEST: Final = datetime(2025, 1, 1, tzinfo=UTC)
 """A clock before this is wrong: it refuses valid certificates and dates voices falsely."""
+_PORT_CURES: Final = {
+    errno.EADDRINUSE: f"stop the program that uses it (a running server?), or set {PREFIX}PORT",
+    errno.EACCES: f"set {PREFIX}PORT to a port above 1023",
+}
 PROBE_TEXT: Final = "This machine can speak."
 
 
@@ -134,9 +139,11 @@ def check_port(settings: Settings) -> Iterator[Check]:
         except OSError as error:
             yield Check(
                 "port",
-                "warn",
-                f"{settings.host}:{settings.port} is not free: {error.strerror}",
-                f"stop the program that uses it (a running server?), or set {PREFIX}PORT",
+                "warn" if error.errno == errno.EADDRINUSE else "fail",
+                f"{settings.host}:{settings.port} cannot be used: {error.strerror}",
+                _PORT_CURES.get(
+                    error.errno or 0, f"set {PREFIX}HOST to an address of this machine"
+                ),
             )
             return
     yield Check("port", "ok", f"{settings.host}:{settings.port} is free")

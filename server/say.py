@@ -31,7 +31,8 @@ class Summary:
     """What happened, for the line at the end."""
 
     first_audio_ms: float | None = None
-    """From the arrival of the text that completed the first clause to the first audible sample."""
+    """From the arrival of the text that completed the first clause to the first audible sample, or
+    to the first audio, where a server says it."""
     audio_s: float = 0.0
     rtf: float | None = None
     """Seconds of computing per second of audio; waiting for text and for the listener is none."""
@@ -112,7 +113,7 @@ async def speak_locally(
             else:
                 compute_s += max(0.0, now - began - (way.waited_s() - text_before_s))
             if summary.first_audio_ms is None and _audible(chunk.samples):
-                since = way.clause_at if way.clause_at is not None else began
+                since = next((t for t in (way.clause_at, way.arrived_at) if t is not None), began)
                 summary.first_audio_ms = (now - since) * 1e3
             summary.audio_s += len(chunk.samples) / rate
             await call_in_daemon(outputs.write, chunk.samples)
