@@ -1,82 +1,97 @@
-// The page: wires text, voices, connection and language together.
+// The page: wires text, voices, recording, connection and language together.
 
 import { Connection } from "./connection.js";
-import { currentLanguage, lookup, setLanguage, t } from "./i18n.js";
+import { currentLanguage, setLanguage, t } from "./i18n.js";
+import { remember } from "./memory.js";
+import { messageIn } from "./message.js";
 import { Speech } from "./speech.js";
+import { Studio } from "./studio.js";
+import { EXAMPLES } from "./texts.js";
 import { Voices } from "./voices.js";
 
-const EXAMPLES = [
-  "Hello, and welcome. It is good to hear from you. How can I help you today?",
-  "Turn left at the next corner, then walk straight on until you see the bridge. The museum is on the other side, next to a small café.",
-  "Your order of 3 items comes to $47.50. It was shipped on March 3rd, 2026, and should arrive between 9:30 and 11 am.",
-  "The lighthouse keeper had not spoken to anyone for eleven days when the boat appeared. At first it was only a dark line between two waves, so faint that he took it for a piece of driftwood. Then it turned, and the evening sun caught its sail. He put down his cup, went to the window, and counted the people on board: two, perhaps three. Nobody came out here in October. He took his coat from the hook, lit the lamp an hour early, and went down the hundred and twelve steps to the landing.",
-];
-const RANGES = { speed: (v) => `${v.toFixed(2)}×`, pitch: (v) => `${v > 0 ? "+" : ""}${v}`, volume: (v) => `${Math.round(100 * v)}%`, strength: (v) => `${Math.round(100 * v)}%` };
+const MINUS = "−";
+const percent = (value) => `${Math.round(100 * value)} %`;
+const RANGES = {
+  speed: (value) => `${value.toFixed(2)} ×`,
+  pitch: (value) => (value > 0 ? `+${value}` : String(value).replace("-", MINUS)),
+  volume: percent,
+  strength: percent,
+};
+const NEARLY_FULL = 0.8; // of the longest text: the limit is shown from here on
 const $ = (id) => document.getElementById(id);
-let lastError = null; // said again when the language changes
 
-/** Show a message, or an error with its cure; an empty text hides it. */
-function say(message, detail = "", gentle = false) {
-  lastError = message instanceof Error ? message : null;
-  const box = $("message");
-  const failed = message instanceof Error;
-  const text = failed ? lookup("errors", message.code, message.message) : message;
-  const cure = failed ? message.howToFix ?? "" : detail;
-  box.hidden = !text;
-  box.className = gentle ? "message gentle" : "message";
-  box.replaceChildren(text);
-  if (cure) {
-    const small = document.createElement("small");
-    small.textContent = cure;
-    box.append(small);
-  }
-}
+const message = messageIn($("message"));
+const studioMessage = messageIn($("studio-message"));
 
 const connection = new Connection($("link"), (session) => {
-  session.on("error", say);
-  voices.attach(session);
-  $("speak").disabled = false;
+  session.on("error", (error) => message.say(error));
+  studio.attach(session);
+  voices.about();
+  voices.refresh();
+  examples();
+  count();
 });
-const voices = new Voices(connection, say);
-const speech = new Speech(connection, say);
+const voices = new Voices(connection);
+const speech = new Speech(connection, message.say);
+const studio = new Studio(connection, voices, studioMessage.say, () => {
+  speech.stop(); // the microphone would hear it
+  // This tap unlocks the sound for the voice that comes of it; without a sound device, Speak will say so.
+  speech.player.unlock(speech.sampleRate).catch(() => {});
+});
 
 function options() {
   const chosen = { voice: voices.selected ?? undefined };
-  for (const name of Object.keys(RANGES)) chosen[name] = Number($(name).value);
+  for (const name of Object.keys(RANGES)) {
+    if (!$(`${name}-row`).hidden) chosen[name] = Number($(name).value);
+  }
   if ($("seed").value !== "") chosen.seed = Number($("seed").value);
-  if ($("strength-row").hidden) delete chosen.strength;
   return chosen;
 }
 
-function speak() {
+function speak(event) {
   const text = $("text").value;
   if (!text.trim()) {
-    say(t("noText"), "", true);
+    message.say(t("noText"), "", true);
     $("text").focus();
     return;
   }
-  speech.start(text, options());
+  if (!$("seed").checkValidity()) {
+    message.say(t("badSeed"), "", true);
+    $("seed").focus();
+    return;
+  }
+  speech.start(text, options(), event.timeStamp);
 }
 
 function count() {
-  $("count").textContent = `${Array.from($("text").value).length} ${t("characters")}`;
+  const characters = Array.from($("text").value).length;
+  const most = connection.session?.ready.limits.max_utterance_chars ?? Infinity;
+  const limit = characters > NEARLY_FULL * most ? ` / ${most}` : "";
+  $("count").textContent = `${characters}${limit} ${t("characters")}`;
+  $("count").classList.toggle("over", characters > most);
 }
 
 function figures() {
   for (const [name, show] of Object.entries(RANGES)) {
-    $(name).nextElementSibling.textContent = show(Number($(name).value));
+    const value = show(Number($(name).value));
+    $(`${name}-row`).querySelector("output").textContent = value;
+    $(name).setAttribute("aria-valuetext", value);
   }
 }
 
+/** Buttons for texts in a language that the engine speaks, the reader's own if it can. */
 function examples() {
+  const spoken = connection.session?.ready.engine.languages ?? ["en"];
+  const language = spoken.some((tag) => tag.startsWith(currentLanguage())) ? currentLanguage() : "en";
+  const texts = EXAMPLES[language];
   const buttons = t("exampleNames").map((name, index) => {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = name;
     button.addEventListener("click", () => {
-      $("text").value = EXAMPLES[index];
+      $("text").value = texts[index];
       count();
-      $("text").focus();
+      $("text").focus({ preventScroll: true });
     });
     return button;
   });
@@ -86,19 +101,19 @@ function examples() {
 function show(language) {
   setLanguage(language);
   $("language").textContent = language === "zh" ? "English" : "中文";
-  $("language").lang = language === "zh" ? "en" : "zh";
+  $("language").lang = language === "zh" ? "en" : "zh-CN";
+  const command = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
+  $("keys").textContent = t("keys").replace("{}", command);
   examples();
   count();
   figures();
   connection.show();
-  if (lastError) say(lastError);
+  speech.show();
+  studio.show();
+  message.show();
+  studioMessage.show();
   voices.about();
   voices.draw();
-}
-
-function setTheme(theme) {
-  if (theme) document.documentElement.dataset.theme = theme;
-  speech.waveform.draw();
 }
 
 $("speak").addEventListener("click", speak);
@@ -107,27 +122,32 @@ $("hear").addEventListener("click", speak);
 $("download").addEventListener("click", () => speech.download());
 $("text").addEventListener("input", count);
 for (const name of Object.keys(RANGES)) $(name).addEventListener("input", figures);
+$("reset").addEventListener("click", () => {
+  for (const name of Object.keys(RANGES)) $(name).value = $(name).defaultValue;
+  $("seed").value = "";
+  figures();
+});
 $("language").addEventListener("click", () => show(currentLanguage() === "zh" ? "en" : "zh"));
 $("theme").addEventListener("click", () => {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const current = document.documentElement.dataset.theme ?? (dark ? "dark" : "light");
-  const next = current === "dark" ? "light" : "dark";
-  localStorage.setItem("theme", next);
-  setTheme(next);
+  const { dataset } = document.documentElement;
+  dataset.theme = dataset.theme === "dark" ? "light" : "dark";
+  remember("theme", dataset.theme);
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
-    speak();
+    speak(event);
   } else if (event.key === "Escape") {
     speech.stop();
+    studio.cancel();
   }
 });
+// A file that misses its place must not replace the page.
+for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
 
-$("text").value = EXAMPLES[0];
+$("text").value = EXAMPLES.en[0];
 show(currentLanguage());
-setTheme(localStorage.getItem("theme"));
 connection.open();
 
 /** For tests and the console: what is connected, spoken and known. */
-window.cosyvoiceDemo = { connection, speech, voices };
+window.cosyvoiceDemo = { connection, speech, studio, voices };

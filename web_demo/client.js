@@ -6,14 +6,18 @@
  *     const utterance = session.speak("Hello there.", { voice: "heart", marks: ["word"] });
  *     utterance.on("audio", (samples, position) => player.push(samples));
  *     const done = await utterance.ended;
+ *     const { voice } = await session.clone(int16Samples, { consent: "my own voice", input: { sample_rate: 16000 } });
+ *     session.speak(fragmentsOfAnLlm(), { voice: voice.id });
  *
  * `speak` takes a string, an array or an async iterable of fragments. Several utterances may be open at once; the
  * server speaks them in order. Samples are Float32Array, mono, at `output.sample_rate` (24000 unless asked otherwise).
+ * Stop one utterance with `utterance.cancel()`, all of them with `session.cancel()`.
  */
 
 export const PROTOCOL = "cosyvoice-stream.v1";
 const HEADER_BYTES = 12;
 const MAX_DELTA_CHARS = 16384;
+const MAX_PIECE_SAMPLES = 16384;
 
 /** An `error` of the server: `code`, `message`, `howToFix`, `retryAfterMs`. */
 export class ServerError extends Error {
@@ -23,6 +27,15 @@ export class ServerError extends Error {
     this.code = event.code;
     this.howToFix = event.how_to_fix ?? null;
     this.retryAfterMs = event.retry_after_ms ?? null;
+  }
+}
+
+/** There is no server, or no more; its `code` is `connection_lost`. */
+export class ConnectionLost extends Error {
+  constructor(message) {
+    super(message);
+    this.name = "ConnectionLost";
+    this.code = "connection_lost";
   }
 }
 
@@ -36,6 +49,25 @@ export class VoiceRejected extends Error {
     this.quality = event.quality ?? null;
   }
 }
+
+/** The audio of a frame: samples where the encoding is plain, otherwise its bytes. */
+function decode(data, encoding) {
+  if (encoding === "pcm_f32le") return new Float32Array(data.slice(HEADER_BYTES));
+  if (encoding !== "pcm_s16le") return new Uint8Array(data.slice(HEADER_BYTES));
+  const view = new DataView(data, HEADER_BYTES);
+  const samples = new Float32Array(view.byteLength >> 1);
+  for (let i = 0; i < samples.length; i++) samples[i] = view.getInt16(2 * i, true) / 32768;
+  return samples;
+}
+
+/** Pieces that fit into messages. */
+function* slices(samples) {
+  for (let start = 0; start < samples.length; start += MAX_PIECE_SAMPLES) {
+    yield samples.subarray(start, start + MAX_PIECE_SAMPLES);
+  }
+}
+
+const isHighSurrogate = (unit) => unit >= 0xd800 && unit < 0xdc00;
 
 /** Calls listeners by event name. */
 class Emitter {
@@ -55,9 +87,10 @@ class Emitter {
 }
 
 /**
- * One utterance. Events: `started` (what to expect), `audio` (Float32Array, position of its first sample), `marks`
- * ({words, visemes}), `end`. `ended` resolves with the server's `utterance.done` or `utterance.cancelled`, and
- * rejects with a ServerError.
+ * One utterance. Events: `started` (what to expect), `audio` (samples, position of the first of them, whether it is the
+ * last frame), `marks` ({words, visemes}), `end`. Samples are a Float32Array for `pcm_s16le` and `pcm_f32le`; other
+ * encodings come as the Uint8Array of their bytes. `ended` resolves with the server's `utterance.done` or `utterance.cancelled`, and
+ * rejects with a ServerError or ConnectionLost.
  */
 export class Utterance extends Emitter {
   #session;
@@ -69,6 +102,7 @@ export class Utterance extends Emitter {
     this.id = id;
     this.number = null;
     this.sampleRate = null;
+    this.encoding = null;
     this.finished = false;
     this.ended = new Promise((resolve, reject) => {
       this.#settle = { resolve, reject };
@@ -78,9 +112,12 @@ export class Utterance extends Emitter {
 
   /** Append text. */
   push(text) {
-    for (let start = 0; start < text.length; start += MAX_DELTA_CHARS) {
-      const part = text.slice(start, start + MAX_DELTA_CHARS);
-      this.#session.send({ type: "text.delta", id: this.id, text: part });
+    for (let start = 0; start < text.length; ) {
+      let end = Math.min(text.length, start + MAX_DELTA_CHARS);
+      // A character outside the basic plane is a pair; halves of it would be two broken characters.
+      if (end < text.length && isHighSurrogate(text.charCodeAt(end - 1))) end -= 1;
+      this.#session.send({ type: "text.delta", id: this.id, text: text.slice(start, end) });
+      start = end;
     }
   }
 
@@ -139,7 +176,7 @@ export class Session extends Emitter {
     return new Promise((resolve, reject) => {
       const socket = new WebSocket(url, [PROTOCOL]);
       socket.binaryType = "arraybuffer";
-      socket.onclose = () => reject(new Error("no server answers"));
+      socket.onclose = () => reject(new ConnectionLost("no server answers"));
       socket.onmessage = (message) => {
         const event = JSON.parse(message.data);
         if (event.type === "session.ready") resolve(new Session(socket, event));
@@ -156,6 +193,11 @@ export class Session extends Emitter {
    */
   speak(text, options = {}) {
     const utterance = new Utterance(this, `u${++this.#ids}`);
+    if (!this.open) {
+      // Not at once: the caller has still to listen.
+      queueMicrotask(() => utterance.settle(null, new ConnectionLost("the connection was lost")));
+      return utterance;
+    }
     this.#live.set(utterance.id, utterance);
     const output = { encoding: "pcm_s16le", ...(options.output ?? {}) };
     this.send({ type: "utterance.start", id: utterance.id, ...options, output });
@@ -202,6 +244,7 @@ export class Session extends Emitter {
 
   /** Finish the recording; resolves with `voice.ready`, rejects with VoiceRejected or ServerError. */
   commitVoice() {
+    if (!this.open) return Promise.reject(new ConnectionLost("the connection was lost"));
     return new Promise((resolve, reject) => {
       this.#voice = { resolve, reject };
       this.send({ type: "voice.commit" });
@@ -211,6 +254,29 @@ export class Session extends Emitter {
   /** Forget the recording. */
   cancelVoice() {
     this.send({ type: "voice.cancel" });
+  }
+
+  /**
+   * Make a voice from a recording that is already there: `beginVoice`, `record` and `commitVoice` in one.
+   *
+   * @param {Int16Array | Iterable<Int16Array> | AsyncIterable<Int16Array>} recording mono samples
+   * @param {object} options as for `beginVoice`; `input` says the sample rate
+   * @returns {Promise<object>} `voice.ready`
+   */
+  async clone(recording, options = {}) {
+    this.beginVoice(options);
+    try {
+      for await (const piece of recording instanceof Int16Array ? slices(recording) : recording) this.record(piece);
+    } catch (error) {
+      this.cancelVoice();
+      throw error;
+    }
+    return this.commitVoice();
+  }
+
+  /** Stop all utterances. */
+  cancel() {
+    this.send({ type: "utterance.cancel" });
   }
 
   /** Whether messages can be sent. */
@@ -242,12 +308,8 @@ export class Session extends Emitter {
     if (view.byteLength < HEADER_BYTES || view.getUint8(0) !== 1) return;
     const utterance = this.#byNumber.get(view.getUint32(4, true));
     if (!utterance) return;
-    const count = (data.byteLength - HEADER_BYTES) >> 1;
-    const samples = new Float32Array(count);
-    for (let i = 0; i < count; i++) {
-      samples[i] = view.getInt16(HEADER_BYTES + 2 * i, true) / 32768;
-    }
-    utterance.emit("audio", samples, view.getUint32(8, true));
+    const last = (view.getUint8(1) & 1) === 1;
+    utterance.emit("audio", decode(data, utterance.encoding), view.getUint32(8, true), last);
   }
 
   #handle(event) {
@@ -257,6 +319,7 @@ export class Session extends Emitter {
         if (!utterance) return;
         utterance.number = event.number;
         utterance.sampleRate = event.sample_rate;
+        utterance.encoding = event.encoding;
         this.#byNumber.set(event.number, utterance);
         utterance.emit("started", event);
         return;
@@ -289,7 +352,7 @@ export class Session extends Emitter {
     if (utterance) {
       this.#drop(utterance);
       utterance.settle(null, error);
-    } else if (this.#voice) {
+    } else if (this.#voice && event.id == null) {
       this.#voice.reject(error);
       this.#voice = null;
     } else {
@@ -304,7 +367,7 @@ export class Session extends Emitter {
   }
 
   #closed(event) {
-    const error = new Error("the connection was lost");
+    const error = new ConnectionLost("the connection was lost");
     for (const utterance of this.#live.values()) utterance.settle(null, error);
     this.#live.clear();
     this.#byNumber.clear();

@@ -1,4 +1,4 @@
-// The connection to the server: opened at once, opened again with growing pauses, said in words.
+// The connection to the server: opened at once, opened again with growing pauses, its state said in words.
 
 import { Session } from "./client.js";
 import { t } from "./i18n.js";
@@ -18,19 +18,30 @@ export function endpoint(path, query = {}) {
 
 export class Connection {
   /**
-   * @param {HTMLElement} lamp shows the state
+   * @param {HTMLElement} lamp shows the state: connecting, ready, warming, lost or locked
    * @param {(session: Session) => void} onSession called with every session that is opened
    */
   constructor(lamp, onSession) {
     this.lamp = lamp;
     this.onSession = onSession;
     this.session = null;
+    this.info = null; // answer of /v1/info
     this.state = "connecting";
     this.pauseMs = FIRST_PAUSE_MS;
+    this.timer = null;
+    // A phone that wakes up, or finds its network, should not sit out a pause.
+    addEventListener("online", () => this.#hurry());
+    document.addEventListener("visibilitychange", () => !document.hidden && this.#hurry());
   }
 
   /** Connect and stay connected. */
   async open() {
+    this.timer = null;
+    const state = await this.#look();
+    if (state !== "ready") {
+      this.#again(state);
+      return;
+    }
     const url = endpoint("/v1/stream");
     url.protocol = url.protocol.replace("http", "ws");
     try {
@@ -41,14 +52,8 @@ export class Connection {
       this.show("ready");
       this.onSession(session);
     } catch (error) {
-      this.#again(error.code === "busy" ? "warming" : this.session === null ? "connecting" : "lost");
+      this.#again(error.code === "busy" ? "full" : "lost");
     }
-  }
-
-  #again(state) {
-    this.show(state);
-    setTimeout(() => this.open(), this.pauseMs);
-    this.pauseMs = Math.min(LONGEST_PAUSE_MS, this.pauseMs * 2);
   }
 
   /** Show the state, in the current language. */
@@ -62,5 +67,35 @@ export class Connection {
   /** The session if it can be used now. */
   get live() {
     return this.session?.open ? this.session : null;
+  }
+
+  /** A refused socket does not say why; HTTP does: is there a server, is it warm, does it want a key? */
+  async #look() {
+    try {
+      const ready = await fetch(endpoint("/readyz"), { cache: "no-store" });
+      if (ready.status === 503) {
+        // Also while it stops; a server that fails to start ends.
+        return (await ready.json()).status === "starting" ? "warming" : "lost";
+      }
+      const known = await fetch(endpoint("/v1/info"), { cache: "no-store" });
+      if (known.status === 401) return "locked";
+      this.info = await known.json();
+      return "ready";
+    } catch {
+      return this.session === null ? "connecting" : "lost";
+    }
+  }
+
+  #again(state) {
+    this.show(state);
+    this.timer = setTimeout(() => this.open(), this.pauseMs);
+    this.pauseMs = Math.min(LONGEST_PAUSE_MS, this.pauseMs * 2);
+  }
+
+  #hurry() {
+    if (this.timer === null) return;
+    clearTimeout(this.timer);
+    this.pauseMs = FIRST_PAUSE_MS;
+    this.open();
   }
 }

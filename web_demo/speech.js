@@ -1,74 +1,84 @@
-// Speaking: text to sound, with meters, waveform, captions and a WAV of what was received.
+// Speaking: text to sound, with meters, scope, caption and a WAV of what was received.
 
+import { Caption } from "./caption.js";
 import { t } from "./i18n.js";
 import { Player } from "./player.js";
+import { wavBlob } from "./wav.js";
 import { Waveform } from "./waveform.js";
 
 const PLAYBACK_REPORT_MS = 500;
+const BUSY_PAUSE_MS = 1000;
+const MAX_TRIES = 30;
+const KEEP_LINK_MS = 60_000;
 const $ = (id) => document.getElementById(id);
 
 export class Speech {
   /**
    * @param {import("./connection.js").Connection} connection
-   * @param {(text: string, detail?: string, gentle?: boolean) => void} say shows a message
+   * @param {(message: string | Error, detail?: string, gentle?: boolean) => void} say shows a message
    */
   constructor(connection, say) {
     this.connection = connection;
     this.say = say;
     this.player = new Player((report) => this.#onReport(report));
     this.waveform = new Waveform($("waveform"));
-    this.utterance = null;
+    this.caption = new Caption($("caption"));
+    this.attempt = null; // what is spoken or played now: {text, options, utterance, tries, ...}
+    this.state = "idle";
     this.chunks = [];
     this.receivedSamples = 0;
     this.sampleRate = 24000;
-    this.words = [];
-    this.report = { played: 0, queued: 0, underruns: 0 };
+    this.report = null;
     this.firstAudioMs = null;
-    this.reportedAt = 0;
   }
 
-  /** Speak; must be called inside a tap or key press. */
-  async start(text, options) {
+  /**
+   * Speak; must be called inside a tap or key press.
+   *
+   * @param {number} tapped when that was, on the clock of `performance.now`
+   */
+  start(text, options, tapped) {
     const session = this.connection.live;
-    if (!session) return;
-    const tapped = performance.now();
-    this.utterance?.cancel();
-    const sampleRate = session.ready.engine.sample_rate;
-    this.#clear(text, sampleRate);
-    this.tapped = tapped;
-    await this.player.unlock(sampleRate);
-    this.player.reset();
-    const output = { encoding: "pcm_s16le", sample_rate: sampleRate };
-    const utterance = session.speak(text, { ...options, output, marks: ["word"] });
-    this.utterance = utterance;
-    utterance.on("audio", (samples) => this.#onAudio(utterance, samples));
-    utterance.on("marks", ({ words }) => this.#onWords(utterance, words));
-    utterance.on("end", (event, error) => this.#onEnd(utterance, event, error));
-    this.#buttons();
+    if (!session) {
+      this.say(t("notYet"), "", true);
+      return;
+    }
+    this.attempt?.utterance?.cancel();
+    const attempt = { text, options, tapped, session, utterance: null, tries: 0, reportedAt: tapped };
+    this.attempt = attempt;
+    this.#clear(text, session.ready.engine.sample_rate);
+    // The request is on its way while the sound wakes up.
+    this.player.begin();
+    this.#request(attempt);
+    this.player.unlock(this.sampleRate).catch(() => {
+      if (attempt !== this.attempt) return;
+      this.stop();
+      this.say(t("noSound"));
+    });
+    this.#show("waiting");
+    this.#follow(attempt);
   }
 
   /** Stop at once, here and in the server. */
   stop() {
-    if (!this.active) return;
+    const { attempt } = this;
+    if (!attempt) return;
     this.player.stop();
-    const utterance = this.utterance;
-    if (utterance && !utterance.finished) {
-      utterance.played(this.playedMs);
-      utterance.cancel();
-    }
-    this.#idle();
+    attempt.utterance?.played(this.playedMs);
+    attempt.utterance?.cancel();
+    this.#finish("stopped");
   }
 
   /** Whether something is spoken or still played. */
   get active() {
-    return this.utterance !== null;
+    return this.attempt !== null;
   }
 
   get playedMs() {
-    return (1000 * this.report.played) / this.sampleRate;
+    return 1000 * this.player.heardS;
   }
 
-  /** Everything that was received, for tests and for the download. */
+  /** Everything that was received, for the download and for tests. */
   get received() {
     const whole = new Float32Array(this.receivedSamples);
     let position = 0;
@@ -85,64 +95,66 @@ export class Speech {
     link.href = URL.createObjectURL(wavBlob(this.received, this.sampleRate));
     link.download = "speech.wav";
     link.click();
-    URL.revokeObjectURL(link.href);
+    setTimeout(() => URL.revokeObjectURL(link.href), KEEP_LINK_MS); // Safari reads it later
+  }
+
+  /** Write the state in the current language. */
+  show() {
+    $("state").textContent = t(`state_${this.state}`);
+    $("state").dataset.state = this.state;
+    $("stop").disabled = !this.active;
+  }
+
+  #request(attempt) {
+    const output = { encoding: "pcm_s16le", sample_rate: this.sampleRate };
+    const utterance = attempt.session.speak(attempt.text, { ...attempt.options, output, marks: ["word"] });
+    const current = (act) => (...values) => utterance === this.attempt?.utterance && act(...values);
+    attempt.utterance = utterance;
+    attempt.tries += 1;
+    utterance.on("audio", current((samples, _position, last) => this.#onAudio(samples, last)));
+    utterance.on("marks", current(({ words }) => this.caption.add(words)));
+    utterance.on("end", current((event, error) => this.#onEnd(event, error)));
   }
 
   #clear(text, sampleRate) {
     this.chunks = [];
     this.receivedSamples = 0;
-    this.words = [];
     this.sampleRate = sampleRate;
-    this.report = { played: 0, queued: 0, underruns: 0 };
+    this.report = null;
     this.firstAudioMs = null;
     this.waveform.reset(sampleRate);
-    // Positions of words count code points, as the server does.
-    this.characters = Array.from(text);
-    this.captioned = 0;
-    $("caption").replaceChildren();
+    this.caption.reset(text);
     for (const id of ["m-first", "m-server", "m-rtf", "m-length", "m-lead"]) $(id).textContent = "–";
     $("m-underruns").textContent = "0";
     $("download").disabled = true;
     this.say("");
   }
 
-  #onAudio(utterance, samples) {
-    if (utterance !== this.utterance || !samples.length) return;
-    this.chunks.push(samples);
-    this.receivedSamples += samples.length;
-    this.waveform.push(samples);
-    this.player.push(samples.slice());
-    $("m-length").textContent = (this.receivedSamples / this.sampleRate).toFixed(2);
-    $("download").disabled = false;
-  }
-
-  #onWords(utterance, words) {
-    if (utterance !== this.utterance) return;
-    const caption = $("caption");
-    for (const word of words) {
-      caption.append(this.characters.slice(this.captioned, word.char_start).join(""));
-      const node = document.createElement("span");
-      node.textContent = this.characters.slice(word.char_start, word.char_end).join("");
-      caption.append(node);
-      this.captioned = word.char_end;
-      this.words.push({ node, start: word.start_ms, end: word.end_ms });
+  #onAudio(samples, last) {
+    if (samples.length) {
+      this.chunks.push(samples);
+      this.receivedSamples += samples.length;
+      this.waveform.push(samples);
+      this.player.push(samples.slice());
+      $("m-length").textContent = (this.receivedSamples / this.sampleRate).toFixed(2);
+      $("download").disabled = false;
     }
+    if (last) this.player.end();
   }
 
-  #onEnd(utterance, event, error) {
-    if (utterance !== this.utterance) return;
-    this.player.end();
-    if (error) {
-      this.say(error);
-      this.player.stop();
-      this.#idle();
+  #onEnd(event, error) {
+    const { attempt } = this;
+    if (error?.code === "busy" && attempt.tries < MAX_TRIES) {
+      this.#show("queued");
+      setTimeout(() => attempt === this.attempt && this.#request(attempt), error.retryAfterMs ?? BUSY_PAUSE_MS);
       return;
     }
-    if (event.type !== "utterance.done") return;
-    $("caption").append(this.characters.slice(this.captioned).join(""));
+    this.player.end(); // what has arrived is played
+    if (error) this.say(error);
+    if (!this.receivedSamples) this.#finish(error ? "failed" : "idle");
+    if (event?.type !== "utterance.done") return;
     if (event.first_audio_ms === null) {
       this.say(t("nothing"), "", true);
-      this.#idle();
       return;
     }
     $("m-server").textContent = event.first_audio_ms.toFixed(0);
@@ -151,61 +163,41 @@ export class Speech {
 
   #onReport(report) {
     this.report = report;
-    if (report.type === "stopped" || !this.active) return;
+    if (!this.active) return;
     if (report.type === "heard") {
-      this.firstAudioMs = performance.now() - this.tapped;
+      this.firstAudioMs = performance.now() - this.attempt.tapped;
       $("m-first").textContent = this.firstAudioMs.toFixed(0);
+      this.#show("speaking");
     }
     $("m-lead").textContent = (report.queued / this.sampleRate).toFixed(2);
     $("m-underruns").textContent = report.underruns;
-    this.waveform.play(report.played / this.sampleRate);
-    this.#highlight(this.playedMs);
     const now = performance.now();
-    if (now - this.reportedAt > PLAYBACK_REPORT_MS) {
-      this.reportedAt = now;
-      this.utterance.played(this.playedMs);
+    if (now - this.attempt.reportedAt > PLAYBACK_REPORT_MS) {
+      this.attempt.reportedAt = now;
+      this.attempt.utterance.played(this.playedMs);
     }
-    if (report.type === "finished") this.#idle();
+    if (report.type === "finished") this.#finish("finished");
   }
 
-  #highlight(ms) {
-    for (const { node, start, end } of this.words) {
-      const now = ms >= start && ms < end;
-      if (now && !node.classList.contains("now")) node.scrollIntoView?.({ block: "nearest" });
-      node.classList.toggle("now", now && this.active);
-      node.classList.toggle("said", ms >= end);
-    }
+  /** Move the play head and the lit word with every picture, as long as this attempt lasts. */
+  #follow(attempt) {
+    if (attempt !== this.attempt) return;
+    this.waveform.play(this.player.heardS);
+    this.caption.at(this.playedMs);
+    requestAnimationFrame(() => this.#follow(attempt));
   }
 
-  #idle() {
-    this.utterance = null;
-    for (const { node } of this.words) node.classList.remove("now");
-    this.#buttons();
+  #finish(state) {
+    if (state === "finished") this.waveform.play(this.receivedSamples / this.sampleRate);
+    this.attempt = null;
+    this.caption.at(this.playedMs);
+    this.caption.quiet();
+    $("m-lead").textContent = this.receivedSamples ? "0.00" : "–";
+    this.#show(state);
   }
 
-  #buttons() {
-    $("stop").disabled = !this.active;
+  #show(state) {
+    this.state = state;
+    this.show();
   }
-}
-
-/** A WAV file of mono float samples, 16 bit. */
-export function wavBlob(samples, sampleRate) {
-  const view = new DataView(new ArrayBuffer(44 + 2 * samples.length));
-  const text = (offset, value) => [...value].forEach((c, i) => view.setUint8(offset + i, c.charCodeAt(0)));
-  text(0, "RIFF");
-  view.setUint32(4, 36 + 2 * samples.length, true);
-  text(8, "WAVEfmt ");
-  view.setUint32(16, 16, true);
-  view.setUint16(20, 1, true);
-  view.setUint16(22, 1, true);
-  view.setUint32(24, sampleRate, true);
-  view.setUint32(28, 2 * sampleRate, true);
-  view.setUint16(32, 2, true);
-  view.setUint16(34, 16, true);
-  text(36, "data");
-  view.setUint32(40, 2 * samples.length, true);
-  samples.forEach((sample, i) => {
-    view.setInt16(44 + 2 * i, Math.max(-32768, Math.min(32767, Math.round(sample * 32768))), true);
-  });
-  return new Blob([view.buffer], { type: "audio/wav" });
 }
