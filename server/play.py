@@ -134,14 +134,21 @@ class _ProgramPlayer:
             self._process.stdin.write(pcm.to_s16le(samples))
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise ConfigError(f"{self._name} stopped playing", how_to_fix=CURE) from None
+            raise self._ended_early() from None
 
     def finish(self) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        self._process.wait()
+        if self._process.wait() != 0:
+            raise self._ended_early()
 
     def stop(self) -> None:
+        assert self._process.stdin is not None
         self._process.kill()
         self._process.wait()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def _ended_early(self) -> ConfigError:
+        return ConfigError(f"{self._name} stopped playing", how_to_fix=CURE)
