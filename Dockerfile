@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 # CPU image:  docker build -t cosyvoice-stream .
 # GPU image:  docker build -t cosyvoice-stream:gpu --build-arg GPU=1 .   (run with --gpus all)
-# The GPU image adds torch and torchaudio, whose wheels carry CUDA; the driver comes from the host.
+# The GPU image adds torch, whose wheels carry CUDA; the driver comes from the host.
 ARG PYTHON=3.11
 
 FROM python:${PYTHON}-slim AS wheel
