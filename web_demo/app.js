@@ -74,7 +74,7 @@ function count() {
 function figures() {
   for (const [name, show] of Object.entries(RANGES)) {
     const value = show(Number($(name).value));
-    $(`${name}-row`).querySelector("output").textContent = value;
+    $(`${name}-row`).querySelector("[data-value]").textContent = value;
     $(name).setAttribute("aria-valuetext", value);
   }
 }
@@ -142,6 +142,9 @@ document.addEventListener("keydown", (event) => {
     studio.cancel();
   }
 });
+// The sound takes a moment to wake up; any gesture before the one that speaks allows it. Speak says if there is none.
+const wake = () => speech.player.unlock(connection.session?.ready.engine.sample_rate ?? speech.sampleRate).catch(() => {});
+for (const name of ["pointerdown", "keydown"]) addEventListener(name, wake, { once: true });
 // A file that misses its place must not replace the page.
 for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
 

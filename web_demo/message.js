@@ -21,10 +21,12 @@ export function messageIn(box) {
     box.hidden = !text;
     box.className = gentle ? "message gentle" : "message";
     box.replaceChildren(text);
-    if (!cure) return;
-    const small = document.createElement("small");
-    small.textContent = cure;
-    box.append(small);
+    if (cure) {
+      const small = document.createElement("small");
+      small.textContent = cure;
+      box.append(small);
+    }
+    if (text) box.scrollIntoView({ block: "nearest" });
   }
 
   return { say, show: () => say(lastError ?? "") };

@@ -17,7 +17,10 @@ export function showReport(title, list, quality, rejected) {
   const verdict = rejected ? "fail" : quality?.verdict ?? "ok";
   title.textContent = t(`report_${verdict}`);
   title.className = verdict;
-  const items = [...(quality?.items ?? [])];
+  const all = quality?.items ?? [];
+  // Without speech its distance to the noise means nothing.
+  const silent = all.some((item) => item.reason === "no_speech");
+  const items = all.filter((item) => !(silent && item.item === "noise"));
   if (rejected && !items.some((item) => item.verdict === "fail")) {
     items.push({ verdict: "fail", reason: rejected.reason, message: rejected.message, advice: rejected.howToFix });
   }

@@ -31,6 +31,7 @@ export class Studio {
     this.recorder = new Recorder();
     this.state = "idle"; // opening, recording, closing, checking
     this.report = null;
+    this.sending = false; // pieces that are still on their way from the audio thread must not follow a commit
     $("record").addEventListener("click", () => this.#tap());
     $("file").addEventListener("change", (event) => this.#upload(event.target.files[0]));
     this.#acceptDrops($("drop"));
@@ -48,6 +49,7 @@ export class Studio {
   /** Forget the recording that is under way. */
   cancel() {
     if (this.state !== "recording") return;
+    this.sending = false;
     this.connection.live?.cancelVoice();
     this.recorder.close();
     this.#enter("idle");
@@ -95,11 +97,9 @@ export class Studio {
     this.onRecord();
     this.#forget();
     this.#enter("opening");
-    let begun = false;
     try {
       const rate = await this.recorder.open(
-        // Samples before the format is known would be noise to the server.
-        (piece) => begun && session.record(piece),
+        (piece) => this.sending && session.record(piece),
         () => this.cancel(),
       );
       session.beginVoice({
@@ -108,7 +108,7 @@ export class Studio {
         persist: true,
         input: { encoding: "pcm_s16le", sample_rate: rate },
       });
-      begun = true;
+      this.sending = true;
     } catch (error) {
       await this.recorder.close();
       this.#enter("idle");
@@ -155,6 +155,7 @@ export class Studio {
     if (this.state !== "recording" || !session) return;
     this.#enter("closing");
     await new Promise((resolve) => setTimeout(resolve, TAIL_MS));
+    this.sending = false;
     await this.recorder.close();
     this.#enter("checking");
     try {
@@ -254,7 +255,8 @@ export class Studio {
     $("hear").hidden = rejected !== null;
     $("report").hidden = false;
     this.#enter("idle");
-    $("report").scrollIntoView({ block: "nearest" });
+    // Its end is the button that speaks; the hidden one has no place.
+    (rejected ? $("report-title") : $("hear")).scrollIntoView({ block: "nearest" });
   }
 }
 
