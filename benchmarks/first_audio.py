@@ -173,7 +173,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--streams", default="1,8,32,64", help="numbers of listeners")
     parser.add_argument("--seconds", type=float, default=30.0, help="length of each load")
-    parser.add_argument("--piper-streams", default="1,8", help="the same for the yardstick")
+    parser.add_argument("--piper-streams", default="1,8,32", help="the same for the yardstick")
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments = parser.parse_args()
     rows = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol, runtime_checkable
 
 from cosyvoice_stream.types import (
@@ -49,7 +49,7 @@ class Engine(Protocol):
 
     def synthesize(
         self, text: TextStream, voice: Voice, options: SynthesisOptions
-    ) -> AsyncIterator[PcmChunk]:
+    ) -> AsyncGenerator[PcmChunk, None]:
         """Speak a text stream.
 
         Audio starts as soon as the first clause is complete. An utterance whose text holds nothing
@@ -63,7 +63,7 @@ class Engine(Protocol):
             options: How to speak.
 
         Returns:
-            An async iterator of contiguous chunks; the last one has ``final=True``.
+            An async generator of contiguous chunks; the last one has ``final=True``.
 
         Raises:
             UnsupportedLanguage: The text is in a script that the engine cannot speak.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -160,7 +160,7 @@ class FakeEngine:
 
     def synthesize(
         self, text: TextStream, voice: Voice, options: SynthesisOptions
-    ) -> AsyncIterator[PcmChunk]:
+    ) -> AsyncGenerator[PcmChunk, None]:
         """Turn words into tones; see `Engine.synthesize`."""
         return self._synthesize(text, voice, options)
 

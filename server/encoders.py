@@ -10,13 +10,17 @@ from typing import Final
 import numpy as np
 
 from cosyvoice_stream.errors import UnsupportedFormat
+from cosyvoice_stream.server.wire_settings import (
+    ENCODINGS,
+    FRAME_MS_RANGE,
+    OPUS_RATES,
+    SAMPLE_RATES,
+)
 from cosyvoice_stream.streaming import g711, pcm
 from cosyvoice_stream.streaming.framer import Framer
 from cosyvoice_stream.streaming.resample import Resampler
 from cosyvoice_stream.types import Samples
 
-SAMPLE_RATES: Final = (8_000, 16_000, 22_050, 24_000, 44_100, 48_000)
-OPUS_RATES: Final = (8_000, 16_000, 24_000, 48_000)
 WAV_HEADER_BYTES: Final = 44
 STREAMING_BYTES: Final = 0x7FFF_FF00
 """Length of the samples in a WAV header whose file has no known end. Readers take it as "until the
@@ -24,9 +28,6 @@ end"; unlike 0xFFFFFFFF it stays positive for those that read a signed number.""
 
 PLAIN: Final = ("pcm_s16le", "pcm_f32le", "wav", "mulaw", "alaw")
 COMPRESSED: Final = ("opus", "mp3", "flac", "aac")
-ENCODINGS: Final = PLAIN + COMPRESSED
-MIN_FRAME_MS: Final = 10
-MAX_FRAME_MS: Final = 1_000
 
 
 class Encoder(ABC):
@@ -172,10 +173,11 @@ def check_output(encoding: str, sample_rate: int, frame_ms: int) -> None:
             f"{encoding} is not available at {sample_rate} Hz",
             how_to_fix=f"use one of {', '.join(map(str, rates))}",
         )
-    if frame_ms and not MIN_FRAME_MS <= frame_ms <= MAX_FRAME_MS:
+    shortest_ms, longest_ms = FRAME_MS_RANGE
+    if frame_ms and not shortest_ms <= frame_ms <= longest_ms:
         raise UnsupportedFormat(
             f"frames of {frame_ms} ms are not available",
-            how_to_fix=f"use 0 or a number from {MIN_FRAME_MS} to {MAX_FRAME_MS}",
+            how_to_fix=f"use 0 or a number from {shortest_ms} to {longest_ms}",
         )
 
 

@@ -123,7 +123,7 @@ async def speak_locally(
         raise
     finally:
         # In this order: until the engine is closed it may be reading the text.
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         await way.aclose()
     summary.rtf = compute_s / summary.audio_s if summary.audio_s else None
     return summary

@@ -223,7 +223,7 @@ class Speech:
                     warnings=tuple(service.warnings(settings)),
                 )
                 chunks = service.engine.synthesize(self._way.fragments(), voice, options)
-                async with aclosing(chunks):  # type: ignore[type-var]
+                async with aclosing(chunks):
                     while (chunk := await self._next(chunks)) is not None:
                         if chunk.words or chunk.visemes:
                             yield self._marks(chunk, info.sample_rate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -198,7 +198,7 @@ class LiteEngine:
 
     def synthesize(
         self, text: TextStream, voice: Voice, options: SynthesisOptions
-    ) -> AsyncIterator[PcmChunk]:
+    ) -> AsyncGenerator[PcmChunk, None]:
         """See `Engine.synthesize`."""
         return self._synthesize(text, voice, options)
 

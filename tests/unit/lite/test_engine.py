@@ -279,7 +279,7 @@ def test_a_flush_speaks_at_once() -> None:
         text = Source(["Half a sentence", FLUSH], gate=gate)
         stream = engine.synthesize(text, engine.info.voices[0], SynthesisOptions())
         assert len((await anext(stream)).samples) > 0
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         assert text.closed
 
     run(test)
@@ -301,7 +301,7 @@ def test_rendering_stops_while_nobody_listens() -> None:
         assert buffered < 2.0 * 24_000 + 24_000
         assert text.taken < 20, "text is taken far ahead of speech"
         assert len(first.samples) > 0
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
 
     run(test, max_buffered_s=2.0)
 
@@ -319,7 +319,7 @@ def test_closing_the_iterator_cancels(chunks: int) -> None:
             await asyncio.sleep(0)
             step.cancel()
             await asyncio.gather(step, return_exceptions=True)
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         assert text.closed
         assert engine._loaded is not None
         assert len(engine._loaded.pool) == 0

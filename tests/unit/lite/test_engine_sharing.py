@@ -82,7 +82,7 @@ def test_a_newcomer_speaks_before_another_goes_on(
         await anext(old)
         new = await speak(engine, "Hello there.")
         assert sum(len(chunk.samples) for chunk in new) > 6_000
-        await old.aclose()  # type: ignore[attr-defined]
+        await old.aclose()
         await engine.close()
 
     asyncio.run(test())
@@ -193,7 +193,7 @@ def test_a_large_text_is_split_in_small_pieces(
             text(LONG * 1_000), engine.info.voices[0], SynthesisOptions(seed=1)
         )
         assert len((await anext(stream)).samples) > 0
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         await engine.close()
 
     asyncio.run(test())
