@@ -13,6 +13,8 @@ from cosyvoice_stream.types import Samples
 pytestmark = pytest.mark.unit
 
 RATES = (8_000, 16_000, 22_050, 24_000, 44_100, 48_000)
+ODD_HZ = 23_999
+"""A rate with no common divisor, for which there are too many phases."""
 
 
 def noise(count: int) -> Samples:
@@ -26,16 +28,48 @@ def run(resampler: Resampler, pieces: list[Samples]) -> Samples:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    rate=st.sampled_from(RATES),
-    sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=12),
+    source=st.sampled_from((16_000, 24_000, 48_000)),
+    rate=st.sampled_from((*RATES, ODD_HZ)),
+    sizes=st.lists(st.one_of(st.integers(0, 3), st.integers(0, 3000)), min_size=1, max_size=12),
 )
-def test_any_chunking_gives_the_same_samples(rate: int, sizes: list[int]) -> None:
+def test_any_chunking_gives_the_same_samples(source: int, rate: int, sizes: list[int]) -> None:
     samples = noise(sum(sizes))
     pieces = np.split(samples, np.cumsum(sizes)[:-1])
-    resampler = Resampler(24_000, rate)
+    resampler = Resampler(source, rate)
     whole = run(resampler, [samples])
     assert np.array_equal(run(resampler, pieces), whole)
-    assert len(whole) == round(len(samples) * rate / 24_000)
+    assert len(whole) == round(len(samples) * rate / source)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_little_is_held_back(rate: int) -> None:
+    resampler = Resampler(24_000, rate)
+    samples = noise(24_000)
+    taken = 0
+    for pushed in range(24, 24_001, 24):
+        taken += sum(map(len, resampler.push(samples[pushed - 24 : pushed])))
+        assert pushed / 24_000 - taken / rate <= 0.0051
+
+
+def test_a_flush_starts_another_stream() -> None:
+    samples = noise(5_000)
+    resampler = Resampler(24_000, 16_000)
+    first = run(resampler, [samples])
+    assert resampler.flush() == []
+    assert np.array_equal(run(resampler, [samples]), first)
+    resampler.push(samples)
+    resampler.reset()
+    assert resampler.flush() == []
+
+
+@pytest.mark.parametrize("rate", [*RATES, ODD_HZ])
+def test_a_tone_is_neither_shifted_nor_changed(rate: int) -> None:
+    tones = [
+        0.5 * np.sin(2 * np.pi * 3_000 * np.arange(hz) / hz).astype(np.float32)
+        for hz in (24_000, rate)
+    ]
+    out = run(Resampler(24_000, rate), [tones[0]])
+    assert np.abs(out - tones[1])[rate // 50 : -rate // 50].max() < 1e-3
 
 
 @pytest.mark.parametrize("rate", RATES)
