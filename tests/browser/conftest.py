@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from support.listening import REFERENCES, read_wav
 from support.page import wav_bytes
@@ -29,7 +30,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-REFUSED = "the server responded with a status of 4"
+REFUSED = re.compile(r"the server responded with a status of (4|503)")
 
 
 def chromium() -> str:
@@ -72,27 +73,20 @@ def page(browser: Browser, url: str) -> Iterator[Page]:
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))
-    # The browser itself logs every answer of 400 and more; those are for the page to explain.
-    opened.on(
-        "console",
-        lambda m: problems.append(m.text) if m.type == "error" and REFUSED not in m.text else None,
-    )
-    opened.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith((url, "blob:", "data:"))
-            else problems.append(f"asked {request.url}")
-        ),
-    )
-    opened.on(
-        "websocket",
-        lambda socket: (
-            None
-            if socket.url.startswith(url.replace("http", "ws"))
-            else problems.append(f"asked {socket.url}")
-        ),
-    )
+    own = (url, url.replace("http", "ws"), "blob:", "data:")
+
+    def on_console(message: ConsoleMessage) -> None:
+        # The browser itself logs answers of 400 and more; those are for the page to explain.
+        if message.type == "error" and not REFUSED.search(message.text):
+            problems.append(message.text)
+
+    def on_request(address: str) -> None:
+        if not address.startswith(own):
+            problems.append(f"asked {address}")
+
+    opened.on("console", on_console)
+    opened.on("request", lambda request: on_request(request.url))
+    opened.on("websocket", lambda socket: on_request(socket.url))
     opened.goto(url)
     expect(opened.locator("#link")).to_have_attribute("data-state", "ready")
     yield opened

@@ -70,7 +70,10 @@ def test_stops_at_once(page: Page) -> None:
           let lastLoud = null;
           channel.port1.onmessage = () => {
             const now = context.currentTime;
-            if (stoppedAt === null && loud()) { document.getElementById("stop").click(); stoppedAt = lastLoud = now; }
+            if (stoppedAt === null && loud()) {
+              document.getElementById("stop").click();
+              stoppedAt = now;
+            }
             if (stoppedAt !== null && loud()) lastLoud = now;
             if (stoppedAt !== null && now > stoppedAt + 0.5) resolve(lastLoud - stoppedAt);
             else channel.port2.postMessage(0);

@@ -156,8 +156,8 @@ def test_a_bad_recording_comes_with_advice(page: Page) -> None:
     expect(page.locator("#hear")).to_be_hidden()
     page.click("#language")
     expect(page.locator("#report-items .fail .advice").first).to_contain_text("语音")
-    text = {"name": "notes.wav", "mimeType": "", "buffer": b"no audio at all"}
-    page.set_input_files("#file", text)
+    notes = b"no audio at all"
+    page.set_input_files("#file", {"name": "notes.wav", "mimeType": "", "buffer": notes})
     expect(page.locator("#studio-message")).to_be_visible()
     expect(page.locator("#report")).to_be_hidden()
 

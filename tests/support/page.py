@@ -1,4 +1,4 @@
-"""Looking at the page from outside: waiting, speaking, what it received, photographs, recordings."""
+"""The page from outside: waiting, speaking, what it received, photographs, recordings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import time
 import wave
 from pathlib import Path
+from typing import cast
 
 import av
 import numpy as np
@@ -74,7 +75,7 @@ def encoded_bytes(samples: NDArray[np.float32], rate: int, container: str, codec
     )
     frame.sample_rate = rate
     with av.open(data, "w", format=container) as file:
-        stream = file.add_stream(codec, rate=48_000, layout="mono")
+        stream = cast(av.AudioStream, file.add_stream(codec, rate=48_000, layout="mono"))
         for piece in [frame, None]:
             for packet in stream.encode(piece):
                 file.mux(packet)
