@@ -188,7 +188,8 @@ def make_encoder(encoding: str, engine_rate: int, sample_rate: int, frame_ms: in
         encoding: One of `ENCODINGS`.
         engine_rate: Rate of the samples that will be pushed, in hertz.
         sample_rate: Rate of the encoded audio, one of `SAMPLE_RATES`.
-        frame_ms: 0, or the length of every piece of uncompressed audio; ignored for the others.
+        frame_ms: 0, or the length of every piece of uncompressed audio, in whole samples (10 ms
+            at 22050 Hz are 220) and besides the header of ``wav``; ignored for the others.
 
     Raises:
         UnsupportedFormat: Something of this is not available.

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import json
+import shutil
+import subprocess
 import wave
 
 import av
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,6 +42,23 @@ def tone(seconds: float = 1.0) -> Samples:
 def encode(encoding: str, rate: int, pieces: list[Samples], frame_ms: int = 0) -> list[bytes]:
     encoder = make_encoder(encoding, ENGINE_HZ, rate, frame_ms)
     return [data for piece in pieces for data in encoder.push(piece)] + encoder.flush()
+
+
+def syllables(rate: int, seconds: float = 1.5) -> Samples:
+    """A gliding harmonic tone in bursts: unlike a steady one it shows where it begins."""
+    t = np.arange(round(rate * seconds)) / rate
+    phase = 2 * np.pi * (140 * t + 10 * np.sin(3 * t))
+    voice = sum(np.sin(k * phase) / k for k in range(1, 12))
+    return (0.2 * voice * np.clip(np.sin(2 * np.pi * 4 * t), 0, 1)).astype(np.float32)
+
+
+def delay_and_correlation(heard: Samples, meant: Samples) -> tuple[int, float]:
+    """How many samples `heard` is late, and how alike both are then."""
+    size = len(heard) + len(meant)
+    cross = np.fft.irfft(np.fft.rfft(heard, size) * np.conj(np.fft.rfft(meant, size)), size)
+    delay = int(np.argmax(cross[: len(heard)]))
+    aligned = heard[delay : delay + len(meant)]
+    return delay, float(np.corrcoef(aligned, meant[: len(aligned)])[0, 1])
 
 
 def decode(data: bytes) -> tuple[Samples, int]:
@@ -104,23 +126,100 @@ def test_frames_have_their_length(encoding: str, frame_ms: int) -> None:
     assert sum(map(len, frames)) == round(1.013 * 8_000) * width
 
 
-@pytest.mark.parametrize(
-    ("encoding", "rate"),
-    [(e, r) for e in COMPRESSED for r in (OPUS_RATES if e == "opus" else SAMPLE_RATES)],
-)
+COMPRESSED_OUTPUTS = [
+    (e, r) for e in COMPRESSED for r in (OPUS_RATES if e == "opus" else SAMPLE_RATES)
+]
+
+
+@pytest.mark.parametrize(("encoding", "rate"), COMPRESSED_OUTPUTS)
 def test_compressed_audio_decodes_to_the_signal(encoding: str, rate: int) -> None:
-    samples = tone(1.5)
-    pieces = encode(encoding, rate, np.array_split(samples, 15))
-    assert len(pieces) > 3, "audio is held back until the end"
-    heard, found = decode(b"".join(pieces))
+    data = b"".join(encode(encoding, rate, np.array_split(syllables(ENGINE_HZ), 15)))
+    heard, found = decode(data)
     assert found == (48_000 if encoding == "opus" else rate)
-    seconds = len(heard) / found
-    assert 1.5 <= seconds + 1e-9 < 1.75
-    middle = heard[found // 4 : found]
-    spectrum = np.abs(np.fft.rfft(middle * np.hanning(len(middle))))
-    assert np.argmax(spectrum) * found / len(middle) == pytest.approx(440, abs=3)
-    level = np.sqrt(np.mean(middle.astype(np.float64) ** 2))
-    assert level == pytest.approx(0.4 / np.sqrt(2), rel=0.1)
+    meant = syllables(found)
+    delay, correlation = delay_and_correlation(heard, meant)
+    assert correlation > 0.995
+    rms = np.sqrt(np.mean(np.square([heard[delay:][: found // 2], meant[: found // 2]]), axis=1))
+    assert rms[0] == pytest.approx(rms[1], rel=0.06)
+    # LAME makes everything 0.45 dB quieter. Opus states its delay and FLAC has none; players are
+    # not told that of the others, which is some 1100 samples for MP3 and 1024 for AAC.
+    extra = len(heard) - len(meant)
+    if encoding in ("opus", "flac"):
+        assert (delay, extra) == (0, 0)
+    else:
+        assert delay <= 1_200
+        assert delay <= extra <= 2_048
+
+
+@pytest.mark.parametrize(("encoding", "rate"), COMPRESSED_OUTPUTS)
+def test_compressed_audio_is_not_held_back(encoding: str, rate: int) -> None:
+    encoder = make_encoder(encoding, ENGINE_HZ, rate, 0)
+    pieces = np.split(syllables(ENGINE_HZ, 1.0), 100)
+    audio_at_ms = [10 * (index + 1) for index, piece in enumerate(pieces) if encoder.push(piece)]
+    encoder.close()
+    frame_ms = {"opus": 20, "flac": 20, "mp3": 1000 * 1152 / rate, "aac": 1000 * 1024 / rate}
+    gaps = np.diff(audio_at_ms)
+    assert gaps.max() <= frame_ms[encoding] + 10
+    assert audio_at_ms[0] <= 3 * frame_ms[encoding] + 20
+
+
+@pytest.mark.skipif(shutil.which("ffprobe") is None, reason="ffprobe is not installed")
+@pytest.mark.parametrize("encoding", ["wav", *COMPRESSED])
+def test_files_are_valid_for_ffprobe(encoding: str) -> None:
+    data = b"".join(encode(encoding, 24_000, np.array_split(syllables(ENGINE_HZ), 15)))
+    command = "ffprobe -v error -of json -show_streams -count_frames -i pipe:0"
+    probed = subprocess.run(
+        command.split(), input=data, capture_output=True, check=True, timeout=30
+    )
+    assert probed.stderr == b""
+    (stream,) = json.loads(probed.stdout)["streams"]
+    codec = {"wav": "pcm_s16le"}.get(encoding, encoding)
+    rate = "48000" if encoding == "opus" else "24000"
+    assert (stream["codec_name"], stream["sample_rate"]) == (codec, rate)
+    assert stream["channels"] == 1
+    assert int(stream["nb_read_frames"]) > 0
+
+
+@pytest.mark.parametrize("encoding", COMPRESSED)
+def test_encoders_that_are_given_up_leave_nothing_behind(encoding: str) -> None:
+    process = psutil.Process()
+
+    def give_up(times: int) -> int:
+        for _ in range(times):
+            encoder = make_encoder(encoding, ENGINE_HZ, 24_000, 0)
+            encoder.push(tone(0.1))
+        del encoder
+        gc.collect()
+        rss: int = process.memory_info().rss
+        return rss
+
+    # The heap grows in steps for a while; a leak of one encoder's 50 kB would go on.
+    sizes = [give_up(30) for _ in range(5)]
+    assert min(np.diff(sizes)) < 30 * 5_000
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_peaks_are_clipped_not_wrapped(encoding: str) -> None:
+    data = b"".join(encode(encoding, ENGINE_HZ, [np.full(ENGINE_HZ, 1.5, np.float32)]))
+    if encoding in COMPRESSED or encoding == "wav":
+        heard = decode(data)[0]
+    else:
+        codes = np.frombuffer(data, np.uint8)
+        unpack = {
+            "pcm_s16le": lambda: pcm.from_s16le(data),
+            "pcm_f32le": lambda: pcm.from_f32le(data),
+            "mulaw": lambda: pcm.from_int16(g711.decode_mulaw(codes)),
+            "alaw": lambda: pcm.from_int16(g711.decode_alaw(codes)),
+        }
+        heard = unpack[encoding]()
+    # Opus takes out the constant part; what is wrapped would be negative at once.
+    start = heard[: len(heard) // 20] if encoding == "opus" else heard[5_000:-5_000]
+    assert start[start.argmax() :].min() > (0.0 if encoding == "opus" else 0.9)
+
+
+def test_only_cheap_encoders_run_on_the_event_loop() -> None:
+    heavy = {e for e in ENCODINGS if make_encoder(e, ENGINE_HZ, 24_000, 0).heavy}
+    assert heavy == {"opus", "mp3", "aac"}
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

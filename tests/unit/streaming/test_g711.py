@@ -48,6 +48,53 @@ def test_encoding_follows_the_standard(
 
 
 @pytest.mark.parametrize(
+    ("encode", "value", "code"),
+    [
+        (g711.encode_mulaw, 0, 0xFF),
+        (g711.encode_mulaw, -1, 0x7F),
+        (g711.encode_mulaw, 32_767, 0x80),
+        (g711.encode_mulaw, -32_768, 0x00),
+        (g711.encode_alaw, 0, 0xD5),
+        (g711.encode_alaw, -1, 0x55),
+        (g711.encode_alaw, 32_767, 0xAA),
+        (g711.encode_alaw, -32_768, 0x2A),
+    ],
+)
+def test_codes_of_silence_and_full_scale(
+    encode: Callable[[NDArray[np.int16]], NDArray[np.uint8]], value: int, code: int
+) -> None:
+    assert encode(np.array([value], np.int16)).tolist() == [code]
+
+
+@pytest.mark.parametrize(
+    ("codec", "encode", "decode"),
+    [
+        ("pcm_mulaw", g711.encode_mulaw, g711.decode_mulaw),
+        ("pcm_alaw", g711.encode_alaw, g711.decode_alaw),
+    ],
+)
+def test_encoding_equals_ffmpeg_but_for_borders(
+    codec: str,
+    encode: Callable[[NDArray[np.int16]], NDArray[np.uint8]],
+    decode: Callable[[NDArray[np.uint8]], NDArray[np.int16]],
+) -> None:
+    context = av.CodecContext.create(codec, "w")
+    assert isinstance(context, av.AudioCodecContext)
+    context.sample_rate = 8000
+    context.layout = "mono"
+    context.format = "s16"
+    frame = av.AudioFrame.from_ndarray(VALUES[None], format="s16", layout="mono")
+    frame.sample_rate = 8000
+    theirs = np.frombuffer(b"".join(bytes(packet) for packet in context.encode(frame)), np.uint8)
+    ours = encode(VALUES)
+    # The standard cuts bits off where FFmpeg takes the nearest value, so a few values next to
+    # a border fall into the neighbouring interval.
+    assert 0 < np.count_nonzero(theirs != ours) < len(VALUES) / 64
+    order = np.unique(decode(CODES), return_inverse=True)[1]  # of the codes, by their value
+    assert np.abs(order[theirs].astype(int) - order[ours]).max() == 1
+
+
+@pytest.mark.parametrize(
     ("codec", "decode"),
     [("pcm_mulaw", g711.decode_mulaw), ("pcm_alaw", g711.decode_alaw)],
 )
