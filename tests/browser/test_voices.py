@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from cosyvoice_stream.lite.pitch import track_pitch
 from support.listening import REFERENCES, read_wav
-from support.page import DEMO, encoded_bytes, finished, speak, until, wav_bytes
+from support.page import DEMO, encoded_bytes, finished, photograph, speak, until, wav_bytes
 
 pytestmark = pytest.mark.browser
 
@@ -38,6 +38,7 @@ def test_three_taps_from_the_microphone_to_hearing_it(page: Page) -> None:
     # It ends by itself when the speaker pauses.
     expect(page.locator("#hear")).to_be_visible(timeout=RECORDING_S * 1000)
     expect(page.locator("#report-items li")).to_have_count(10)
+    photograph(page, "accepted")
     assert page.locator("#voices input:checked").get_attribute("value") != "heart"
     page.click("#hear")
     adapted = finished(page)
