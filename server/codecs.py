@@ -92,7 +92,11 @@ class _Sink:
 
 
 class CodecEncoder(Encoder):
-    """Encodes one utterance with FFmpeg."""
+    """Encodes one utterance with FFmpeg.
+
+    While it is open it takes 0.2 MB (Opus) to 7.4 MB (FLAC), and PyAV's filter graph keeps idle
+    threads, about one a core; `flush` and `close` give all that back.
+    """
 
     def __init__(self, encoding: str, engine_rate: int, sample_rate: int) -> None:
         codec = CODECS[encoding]
@@ -103,7 +107,7 @@ class CodecEncoder(Encoder):
         self._format = codec.sample_format
         self._resampler = Resampler(engine_rate, sample_rate)
         self._sink = _Sink()
-        self._container = av.open(
+        container = av.open(
             self._sink,
             "w",
             format=codec.container,
@@ -113,16 +117,15 @@ class CodecEncoder(Encoder):
         options = dict(codec.codec_options)
         if codec.block_ms is not None:
             options["frame_size"] = str(_block_samples(sample_rate, codec.block_ms))
-        stream = self._container.add_stream(codec.codec, rate=sample_rate, options=options)
+        stream = container.add_stream(codec.codec, rate=sample_rate, options=options)
         assert isinstance(stream, av.AudioStream)
         stream.codec_context.layout = "mono"
         stream.codec_context.format = av.AudioFormat(codec.sample_format)
         if codec.bit_rate is not None:
             stream.codec_context.bit_rate = codec.bit_rate
-        self._stream = stream
-        self._time_base = Fraction(1, sample_rate)
-        self._open = True
         stream.codec_context.open()
+        self._open: tuple[av.container.OutputContainer, av.AudioStream] | None = container, stream
+        self._time_base = Fraction(1, sample_rate)
         self._framer = Framer(stream.codec_context.frame_size)
 
     def push(self, samples: Samples) -> list[bytes]:
@@ -133,18 +136,21 @@ class CodecEncoder(Encoder):
 
     def flush(self) -> list[bytes]:
         """See `Encoder.flush`."""
+        if self._open is None:
+            return []
         self._encode(self._resampler.flush())
         for rest in self._framer.flush():
             self._encode_frame(rest)
-        self._container.mux(self._stream.encode(None))
+        self._mux(None)
         self.close()
         return self._sink.take()
 
     def close(self) -> None:
         """See `Encoder.close`."""
-        if self._open:
-            self._open = False
-            self._container.close()
+        if self._open is not None:
+            container, _ = self._open
+            self._open = None
+            container.close()
 
     def _encode(self, pieces: list[Samples]) -> None:
         for piece in pieces:
@@ -159,4 +165,10 @@ class CodecEncoder(Encoder):
         frame.time_base = self._time_base
         frame.pts = self.samples_in
         self.samples_in += len(samples)
-        self._container.mux(self._stream.encode(frame))
+        self._mux(frame)
+
+    def _mux(self, frame: av.AudioFrame | None) -> None:
+        if self._open is None:
+            raise ValueError("the encoder is closed")
+        container, stream = self._open
+        container.mux(stream.encode(frame))

@@ -198,6 +198,26 @@ def test_encoders_that_are_given_up_leave_nothing_behind(encoding: str) -> None:
     assert min(np.diff(sizes)) < 30 * 5_000
 
 
+@pytest.mark.parametrize("encoding", COMPRESSED)
+@pytest.mark.parametrize("end", ["flush", "close"])
+def test_an_ended_encoder_keeps_no_threads(encoding: str, end: str) -> None:
+    gc.collect()
+    before = psutil.Process().num_threads()
+    encoder = make_encoder(encoding, ENGINE_HZ, 24_000, 0)
+    encoder.push(tone(0.3))
+    getattr(encoder, end)()
+    assert psutil.Process().num_threads() <= before
+    assert encoder.flush() == []
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_nothing_comes_after_the_end(encoding: str) -> None:
+    encoder = make_encoder(encoding, ENGINE_HZ, 8_000, 20)
+    encoder.push(tone(0.3))
+    assert encoder.flush()
+    assert encoder.flush() == []
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_peaks_are_clipped_not_wrapped(encoding: str) -> None:
     data = b"".join(encode(encoding, ENGINE_HZ, [np.full(ENGINE_HZ, 1.5, np.float32)]))
