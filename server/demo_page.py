@@ -20,14 +20,14 @@ _MIME: Final = {
 """By suffix; the system's own table differs between machines. Other files are not served."""
 
 _HEADERS: Final = {
-    # The page draws its own worklets and audio from blobs, and may be pointed at another server's
-    # socket. `ws:` stands beside 'self' because Safari before 15.4 does not count sockets to it.
+    # Downloads are blobs. `ws:` stands beside 'self' because Safari before 15.4 does not count
+    # sockets to it.
     "Content-Security-Policy": "; ".join(
         (
             "default-src 'none'",
-            "script-src 'self' blob:",
-            "worker-src 'self' blob:",
-            "style-src 'self' 'unsafe-inline'",
+            "script-src 'self'",
+            "worker-src 'self'",
+            "style-src 'self'",
             "img-src 'self' data: blob:",
             "media-src 'self' data: blob:",
             "connect-src 'self' blob: ws: wss:",

@@ -42,14 +42,16 @@ def chromium() -> str:
     raise RuntimeError("no Chromium: run tests/support/system-packages.sh")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a server with the embedded engine."""
     with server_process(tmp_path_factory.mktemp("server")) as address:
         yield address
 
 
-@pytest.fixture(scope="session")
+# For a module and no longer: Playwright keeps an event loop running in this thread, beside which no
+# other test could run its own.
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A browser whose microphone is a man who says a sentence and pauses, over and over."""
     samples, rate = read_wav(MICROPHONE)
