@@ -298,7 +298,8 @@ def test_the_page_and_its_files(tmp_path: Path) -> None:
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         policy = page.headers["content-security-policy"]
         assert "default-src 'none'" in policy
-        assert "worker-src 'self' blob:" in policy
+        assert "worker-src 'self';" in policy
+        assert "unsafe" not in policy
         again = await served.get("/", if_none_match=page.headers["etag"])
         assert (again.status, again.body) == (304, b"")
         script = await served.get("/client.js")
