@@ -15,6 +15,7 @@ from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.server.access import AccessControl
 from cosyvoice_stream.server.demo_page import demo_routes
+from cosyvoice_stream.server.encoders import warm_up_codecs
 from cosyvoice_stream.server.http import answer_unexpected, api_routes, exception_handlers
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.linger import Linger
@@ -70,9 +71,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         require_consent=settings.require_consent,
         max_reference_s=settings.max_reference_s,
     )
-    readiness = Readiness(metrics, engine.start, voices.warm_up)
+    readiness = Readiness(metrics, engine.start, voices.warm_up, warm_up_codecs)
     admission = Admission(settings.max_live_utterances)
-    speech = SpeechService(engine, voices, admission)
+    speech = SpeechService(engine, voices, admission, observer=metrics)
     services = Services(
         settings=settings,
         engine=engine,

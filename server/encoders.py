@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from importlib import import_module
 from typing import Final
 
 import numpy as np
@@ -197,7 +199,29 @@ def make_encoder(encoding: str, engine_rate: int, sample_rate: int, frame_ms: in
     check_output(encoding, sample_rate, frame_ms)
     if encoding in PLAIN:
         return PlainEncoder(encoding, engine_rate, sample_rate, frame_ms)
-    # PyAV takes a third of a second to import, which no plain utterance should wait for.
+    # PyAV takes a third of a second to import, which no process without it should pay for.
     from cosyvoice_stream.server.codecs import CodecEncoder
 
     return CodecEncoder(encoding, engine_rate, sample_rate)
+
+
+async def open_encoder(encoding: str, engine_rate: int, sample_rate: int, frame_ms: int) -> Encoder:
+    """Make an encoder without holding the event loop up; see `make_encoder`."""
+    check_output(encoding, sample_rate, frame_ms)
+    if encoding in PLAIN:
+        return make_encoder(encoding, engine_rate, sample_rate, frame_ms)
+    opening = asyncio.ensure_future(
+        asyncio.to_thread(make_encoder, encoding, engine_rate, sample_rate, frame_ms)
+    )
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.wait([opening])  # milliseconds; what it opened has to be closed
+        if opening.exception() is None:
+            opening.result().close()
+        raise
+
+
+async def warm_up_codecs() -> None:
+    """Import what compresses, so that the first such utterance does not wait for it."""
+    await asyncio.to_thread(import_module, "cosyvoice_stream.server.codecs")

@@ -92,6 +92,18 @@ class Metrics:
             "queue_wait_seconds", "From the start of an utterance to its turn", _WAIT_BUCKETS_S
         )
         self._rtf = histogram("rtf", "Compute seconds per second of audio", _RTF_BUCKETS)
+        self._stages = Histogram(
+            prefix + "stage_seconds",
+            "One step of a stage on the way from text to audio",
+            ("stage",),
+            registry=self.registry,
+            buckets=_WAIT_BUCKETS_S,
+        )
+        self._underrun = histogram(
+            "underrun_seconds",
+            "Waits of a listener who plays from the first audio on",
+            _WAIT_BUCKETS_S,
+        )
         self._lag = histogram(
             "event_loop_lag_seconds", "How late the event loop runs a timer", _LAG_BUCKETS_S
         )
@@ -118,6 +130,14 @@ class Metrics:
             self._queue_wait.observe(utterance.queue_wait_ms / 1000)
         if utterance.rtf is not None:
             self._rtf.observe(utterance.rtf)
+
+    def stage(self, name: str, seconds: float) -> None:
+        """Observe one step of a stage; `name` is one of a few of ours."""
+        self._stages.labels(name).observe(seconds)
+
+    def underrun(self, seconds: float) -> None:
+        """Observe one wait of a listener."""
+        self._underrun.observe(seconds)
 
     def refused(self, reason: str) -> None:
         """Count a refusal; `reason` is an error code of docs/protocol.md."""

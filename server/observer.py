@@ -1,8 +1,8 @@
-"""What a session tells those who count."""
+"""What sessions and speech tell those who count."""
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from cosyvoice_stream.server.observability import UtteranceMetrics
 
@@ -29,3 +29,27 @@ class Observer(Protocol):
     def enrolment(self, outcome: Literal["accepted", "rejected", "failed"]) -> None:
         """A recording was made into a voice, or not."""
         ...
+
+
+class SpeechObserver(Protocol):
+    """Measures the way from text to audio; `observability.Metrics` is one."""
+
+    def stage(self, name: str, seconds: float) -> None:
+        """One step of a stage took so long: ``queue``, ``open``, ``engine``, ``encode``."""
+        ...
+
+    def underrun(self, seconds: float) -> None:
+        """A listener who plays from the first audio on would have waited so long."""
+        ...
+
+
+class _Nobody:
+    def stage(self, name: str, seconds: float) -> None:
+        """Forget it."""
+
+    def underrun(self, seconds: float) -> None:
+        """Forget it."""
+
+
+nobody: Final[SpeechObserver] = _Nobody()
+"""Counts nothing."""

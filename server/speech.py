@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import SynthesisFailed
-from cosyvoice_stream.server.encoders import WAV_HEADER_BYTES, Encoder, make_encoder
+from cosyvoice_stream.server.cutter import Cutter
+from cosyvoice_stream.server.encoders import open_encoder
 from cosyvoice_stream.server.limits import Admission, Slot
 from cosyvoice_stream.server.observability import Outcome, UtteranceMetrics
+from cosyvoice_stream.server.observer import SpeechObserver, nobody
+from cosyvoice_stream.server.speech_events import AudioOut, Done, MarksOut, SpeechEvent, Started
 from cosyvoice_stream.server.text_way import TextWay
 from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
 from cosyvoice_stream.server.wire_settings import UtteranceSettings
+from cosyvoice_stream.streaming.playout import Listener
 from cosyvoice_stream.types import (
     MAX_SEED,
     EngineInfo,
@@ -30,57 +32,17 @@ from cosyvoice_stream.types import (
     Voice,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """Comes first: what follows, and how to play it."""
-
-    voice: str
-    seed: int
-    encoding: str
-    sample_rate: int
-    """Of the encoded audio, in hertz; every sample index below counts at this rate."""
-    channels: int
-    bytes_per_sample: int | None
-    """None for compressed audio."""
-    byte_order: str | None
-    mime: str
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MarksOut:
-    """Times of words and visemes whose audio follows."""
-
-    words: tuple[WordTime, ...]
-    visemes: tuple[VisemeTime, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AudioOut:
-    """A piece of encoded audio."""
-
-    data: bytes
-    """Empty only in the last one."""
-    first_sample: int
-    """Position of the piece; for compressed audio the samples that the encoder had been given."""
-    end_sample: int
-    """Position after the piece."""
-    last: bool
-    """No audio follows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Comes last."""
-
-    audio_ms: float
-    first_audio_ms: float | None
-    rtf: float | None
-    characters: int
-
-
-SpeechEvent: TypeAlias = Started | MarksOut | AudioOut | Done
+__all__ = [
+    "AudioOut",
+    "Done",
+    "MarksOut",
+    "Speech",
+    "SpeechEvent",
+    "SpeechService",
+    "Started",
+    "Voices",
+    "engine_warnings",
+]
 
 
 class Voices(Protocol):
@@ -98,6 +60,7 @@ class SpeechService:
         engine: Speaks.
         voices: Finds voices.
         admission: Bounds how many utterances are spoken at once.
+        observer: Is told what each stage takes, and when a listener would have run dry.
         clock: In seconds, never going back.
     """
 
@@ -107,11 +70,13 @@ class SpeechService:
         voices: Voices,
         admission: Admission,
         *,
+        observer: SpeechObserver = nobody,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine
         self.voices = voices
         self.admission = admission
+        self.observer = observer
         self.clock = clock
 
     def speak(self, text: TextStream, settings: UtteranceSettings) -> Speech:
@@ -142,10 +107,11 @@ class Speech:
         self._way = TextWay(text, settings.text, service.clock)
         self._events = self._run()
         self._slot: Slot | None = None
-        self._cutter: _Cutter | None = None
+        self._cutter: Cutter | None = None
         self._busy_s = 0.0
         self._engine_samples = 0
         self._first_audio_ms: float | None = None
+        self._listener = Listener()
 
     def __aiter__(self) -> AsyncIterator[SpeechEvent]:
         return self
@@ -204,11 +170,12 @@ class Speech:
         try:
             with service.admission.admit() as self._slot:
                 output = settings.output
-                encoder = make_encoder(
-                    output.encoding, info.sample_rate, output.sample_rate, output.frame_ms
-                )
-                self._cutter = cutter = _Cutter(encoder)
-                voice = await service.voices.resolve(settings.voice)
+                with self._stage("open"):
+                    encoder = await open_encoder(
+                        output.encoding, info.sample_rate, output.sample_rate, output.frame_ms
+                    )
+                    self._cutter = cutter = Cutter(encoder)
+                    voice = await service.voices.resolve(settings.voice)
                 options = settings.to_options(seed=secrets.randbelow(MAX_SEED + 1))
                 assert options.seed is not None
                 yield Started(
@@ -227,9 +194,13 @@ class Speech:
                     while (chunk := await self._next(chunks)) is not None:
                         if chunk.words or chunk.visemes:
                             yield self._marks(chunk, info.sample_rate)
-                        for audio in await cutter.push(chunk):
+                        with self._stage("encode"):
+                            pieces = await cutter.push(chunk)
+                        for audio in pieces:
                             self._note_first_audio()
+                            began = service.clock()
                             yield audio
+                            self._listener.held(service.clock() - began)
                         if chunk.final:
                             break
                 yield self._done()
@@ -249,11 +220,16 @@ class Speech:
         chunk = await anext(chunks, None)
         if chunk is None:
             return None
-        if chunk.compute_s is not None:
-            self._busy_s += chunk.compute_s
-        else:
-            text_s = self._way.waited_s() - text_before_s
-            self._busy_s += max(0.0, clock() - began - text_s)
+        text_s = self._way.waited_s() - text_before_s
+        waited_s = max(0.0, clock() - began - text_s)
+        compute_s = waited_s if chunk.compute_s is None else chunk.compute_s
+        self._busy_s += compute_s
+        observer = self._service.observer
+        observer.stage("engine", compute_s)
+        rate = self._service.engine.info.sample_rate
+        dry_s = self._listener.next(waited_s, text_s, len(chunk.samples) / rate)
+        if dry_s > 0:
+            observer.underrun(dry_s)
         if not np.isfinite(chunk.samples).all():
             raise SynthesisFailed("the engine made samples that are not finite")
         self._engine_samples += len(chunk.samples)
@@ -290,8 +266,17 @@ class Speech:
         that it had. The wait of a text that came before its utterance's turn does not count.
         """
         since = self._way.clause_at or self._way.arrived_at
-        if self._first_audio_ms is None and since is not None:
+        if self._first_audio_ms is None and since is not None and self._engine_samples:
             self._first_audio_ms = (self._service.clock() - since) * 1000
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        """Report how long something takes."""
+        began = self._service.clock()
+        try:
+            yield
+        finally:
+            self._service.observer.stage(name, self._service.clock() - began)
 
     def _done(self) -> Done:
         seconds = self._engine_samples / self._service.engine.info.sample_rate
@@ -301,60 +286,6 @@ class Speech:
             rtf=round(self._busy_s / seconds, 4) if seconds else None,
             characters=self._way.characters,
         )
-
-
-class _Cutter:
-    """Chunks in, numbered pieces of encoded audio out; the last one is marked."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._header_bytes = WAV_HEADER_BYTES if encoder.encoding == "wav" else 0
-        self._position = 0
-        self._any = False
-
-    async def push(self, chunk: PcmChunk) -> list[AudioOut]:
-        """Encode a chunk; after the final one nothing is kept back."""
-        if self._encoder.heavy:
-            encoded = await self._encode_in_thread(chunk)
-        else:
-            encoded = self._encode(chunk)
-        pieces = [self._piece(data) for data in encoded if data]
-        self._any = self._any or bool(pieces)
-        if chunk.final and self._any:
-            last = pieces.pop() if pieces else self._piece(b"")
-            pieces.append(replace(last, last=True))
-        return pieces
-
-    def close(self) -> None:
-        """Free the encoder."""
-        self._encoder.close()
-
-    async def _encode_in_thread(self, chunk: PcmChunk) -> list[bytes]:
-        encoding = asyncio.ensure_future(asyncio.to_thread(self._encode, chunk))
-        try:
-            return await asyncio.shield(encoding)
-        except asyncio.CancelledError:
-            await asyncio.wait([encoding])  # milliseconds; nobody may close it under the thread
-            raise
-
-    def _encode(self, chunk: PcmChunk) -> list[bytes]:
-        encoded = self._encoder.push(chunk.samples) if len(chunk.samples) else []
-        # Without a single sample there is no stream, hence no header and no padding either.
-        if chunk.final and chunk.start_sample + len(chunk.samples) > 0:
-            encoded = [*encoded, *self._encoder.flush()]
-        return encoded
-
-    def _piece(self, data: bytes) -> AudioOut:
-        first = self._position
-        width = self._encoder.bytes_per_sample
-        if width is None:
-            first = end = self._encoder.samples_in
-        else:
-            audio_bytes = len(data) - (self._header_bytes if data else 0)
-            self._header_bytes = 0 if data else self._header_bytes
-            end = first + audio_bytes // (width * self._encoder.channels)
-        self._position = end
-        return AudioOut(data, first, end, last=False)
 
 
 def engine_warnings(info: EngineInfo, settings: UtteranceSettings) -> list[str]:

@@ -110,3 +110,38 @@ class Playout:
             elapsed = max(0.0, now - self._estimate_at) * self.sample_rate
             self._estimate = min(self._estimate + elapsed, float(self.sent))
         self._estimate_at = now
+
+
+class Listener:
+    """An imagined player that starts with the first audio: when does the server let it run dry?
+
+    Audio that waits for a listener who does not take it, and silence because no text has come, are
+    nobody's fault and not counted.
+    """
+
+    def __init__(self) -> None:
+        self._lead_s = 0.0
+        self._started = False
+
+    def next(self, waited_s: float, text_s: float, audio_s: float) -> float:
+        """Take the next piece of audio.
+
+        Args:
+            waited_s: Time that the server needed for it since the piece before.
+            text_s: Time before that in which there was no text to speak.
+            audio_s: Its length.
+
+        Returns:
+            Seconds for which the player had nothing to play because of the server.
+        """
+        dry_s = 0.0
+        if self._started:
+            self._lead_s = max(0.0, self._lead_s - text_s) - waited_s
+            dry_s = max(0.0, -self._lead_s)
+        self._started = self._started or audio_s > 0
+        self._lead_s = max(0.0, self._lead_s) + audio_s
+        return dry_s if audio_s > 0 else 0.0
+
+    def held(self, held_s: float) -> None:
+        """The listener's side took so long to take a piece."""
+        self._lead_s = max(0.0, self._lead_s - held_s)

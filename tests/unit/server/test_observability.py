@@ -91,6 +91,8 @@ def test_series_names_are_what_dashboards_read() -> None:
             "queue_wait_seconds",
             "rtf",
             "event_loop_lag_seconds",
+            "stage_seconds",
+            "underrun_seconds",
             "utterances_total",
             "refused_total",
             "enrolments_total",

@@ -1,4 +1,6 @@
 import asyncio
+import io
+import wave
 from dataclasses import replace
 
 import numpy as np
@@ -118,9 +120,16 @@ def test_every_encoding_is_numbered_and_ends_with_one_last_piece(encoding):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("text", ["", "  ", "。", "……", "🙂🙂"])
 def test_nothing_to_say_gives_no_audio_in_any_encoding(encoding, text):
-    started, done = speak(service(), text, output={"encoding": encoding})
+    started, *audio, done = speak(service(), text, output={"encoding": encoding})
     assert isinstance(started, Started)
     assert done == Done(0.0, None, None, len(text))
+    if encoding == "wav":
+        (header,) = audio
+        assert (header.first_sample, header.end_sample, header.last) == (0, 0, True)
+        with wave.open(io.BytesIO(header.data)) as file:
+            assert (file.getnframes(), file.getframerate()) == (0, 24_000)
+    else:
+        assert audio == []
 
 
 def test_fragments_change_nothing():
@@ -341,3 +350,52 @@ def test_warns_of_what_the_engine_will_not_do():
     assert "calm" not in " ".join(warnings)
     assert engine_warnings(plain, UtteranceSettings()) == []
     assert engine_warnings(FakeEngine().info, settings(pitch=2)) == []
+
+
+class Observed:
+    def __init__(self):
+        self.stages, self.underruns = [], []
+
+    def stage(self, name, seconds):
+        self.stages.append((name, seconds))
+
+    def underrun(self, seconds):
+        self.underruns.append(seconds)
+
+
+def test_each_stage_is_measured():
+    engine, observed = FakeEngine(), Observed()
+    made = SpeechService(engine, StaticVoices(engine), Admission(4), observer=observed)
+    speak(made, "Hello world", output={"encoding": "opus", "sample_rate": 48_000})
+    assert {name for name, _ in observed.stages} == {"open", "engine", "encode"}
+    assert all(seconds >= 0 for _, seconds in observed.stages)
+
+
+def test_a_stall_of_the_engine_is_an_underrun_and_waiting_for_text_is_none():
+    async def main():
+        clock, gate, observed = Clock(), ChunkGate(), Observed()
+        engine = FakeEngine(gate=gate)
+        made = SpeechService(
+            engine, StaticVoices(engine), Admission(4), observer=observed, clock=clock
+        )
+
+        def think():
+            clock.now += 30
+
+        async with made.speak(Text("aaaa bbbb ", FLUSH, think, "cccc"), settings()) as speech:
+            await gate.allow(2)  # 200 ms of audio
+            heard = []
+            while len(heard) < 2:
+                event = await anext(speech)
+                heard += [event] if isinstance(event, AudioOut) else []
+            following = asyncio.ensure_future(anext(speech))
+            await gate.arrived(3)
+            clock.now += 1.2
+            await gate.open()
+            await following
+            assert observed.underruns == [pytest.approx(1.0)]
+            async for _ in speech:
+                pass
+        assert len(observed.underruns) == 1
+
+    asyncio.run(main())

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosyvoice_stream.streaming.playout import Playout, SpokenWords
+from cosyvoice_stream.streaming.playout import Listener, Playout, SpokenWords
 
 pytestmark = pytest.mark.unit
 
@@ -86,3 +86,19 @@ def test_heard_chars_grow_with_time_whatever_order_words_come_in(words):
     heard = [spoken.heard_chars(ms) for ms in (0, 1, 100, 1e4, 1e6)]
     assert heard == sorted(heard)
     assert heard[-1] == max((char_end for _, char_end in words), default=0)
+
+
+def test_a_listener_runs_dry_by_what_the_server_is_late():
+    listener = Listener()
+    assert listener.next(5.0, 0.0, 0.5) == 0.0  # waiting for the first audio is no underrun
+    assert listener.next(0.4, 0.0, 0.5) == 0.0
+    assert listener.next(1.0, 0.0, 0.5) == pytest.approx(0.4)
+    assert listener.next(0.5, 0.0, 0.5) == 0.0
+
+
+def test_a_listener_who_waits_for_text_or_takes_nothing_blames_nobody():
+    listener = Listener()
+    listener.next(0.0, 0.0, 0.5)
+    assert listener.next(0.0, 9.0, 0.5) == 0.0
+    listener.held(9.0)
+    assert listener.next(0.2, 0.0, 0.5) == pytest.approx(0.2)

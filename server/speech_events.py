@@ -1,0 +1,60 @@
+"""What speech gives out, for every transport: a start, then marks and audio, then an end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Comes first: what follows, and how to play it."""
+
+    voice: str
+    seed: int
+    encoding: str
+    sample_rate: int
+    """Of the encoded audio, in hertz; every sample index below counts at this rate."""
+    channels: int
+    bytes_per_sample: int | None
+    """None for compressed audio."""
+    byte_order: str | None
+    mime: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarksOut:
+    """Times of words and visemes whose audio follows."""
+
+    words: tuple[WordTime, ...]
+    visemes: tuple[VisemeTime, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AudioOut:
+    """A piece of encoded audio."""
+
+    data: bytes
+    """Empty only in the last one."""
+    first_sample: int
+    """Position of the piece; for compressed audio the samples that the encoder had been given."""
+    end_sample: int
+    """Position after the piece."""
+    last: bool
+    """No audio follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Comes last."""
+
+    audio_ms: float
+    first_audio_ms: float | None
+    rtf: float | None
+    characters: int
+
+
+SpeechEvent: TypeAlias = Started | MarksOut | AudioOut | Done
