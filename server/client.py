@@ -180,11 +180,11 @@ class Session:
         """
         async with self._asking:
             await self._questions.settled()
-            answer = self._questions.expect(SessionUpdated)
+            request_id, answer = self._questions.expect()
             try:
-                await self.send(control_message("session.update", options))
+                await self.send(control_message("session.update", options, request_id=request_id))
             except BaseException:
-                self._questions.forget(answer)
+                self._questions.forget(request_id)
                 raise
             return cast(SessionUpdated, await self._answered(answer))
 
@@ -221,17 +221,18 @@ class Session:
         sound = {"encoding": "pcm_s16le", "sample_rate": rate}
         async with self._asking:
             await self._questions.settled()
-            answer = self._questions.expect(VoiceReady, VoiceRejected)
+            request_id, answer = self._questions.expect()
+            name_it = {"request_id": request_id}
             try:
-                await self.send({"type": "voice.begin", "input": sound, **options})
+                await self.send({"type": "voice.begin", "input": sound, **name_it, **options})
                 for start in range(0, len(data), RECORDING_CHUNK_BYTES):
                     if answer.done():
                         break  # it has been refused
                     await self._send_frame(data[start : start + RECORDING_CHUNK_BYTES])
                 if not answer.done():
-                    await self.send({"type": "voice.commit"})
+                    await self.send({"type": "voice.commit", **name_it})
             except BaseException:
-                self._questions.forget(answer)
+                self._questions.forget(request_id)
                 with suppress(PeerGone):
                     await self.send({"type": "voice.cancel"})
                 raise
@@ -377,7 +378,7 @@ class Session:
         if utterance is not None:
             self._end(utterance)
             utterance.fail(error)
-        elif message.id is None and not self._questions.refuse(error):
+        elif message.id is None and not self._questions.refuse(error, message.request_id):
             logger.warning("the server says %s: %s", error.code, error)
 
     def _end(self, utterance: Utterance) -> None:

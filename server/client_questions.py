@@ -1,9 +1,9 @@
-"""Questions of a client that the server answers without naming them, one at a time."""
+"""Questions of a client, and the answers that name them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import itertools
 from typing import TypeAlias
 
 from cosyvoice_stream.server.wire import SessionUpdated, VoiceReady, VoiceRejected
@@ -14,12 +14,13 @@ Reply: TypeAlias = SessionUpdated | VoiceReady | VoiceRejected
 class Questions:
     """Brings answers to whoever asked.
 
-    The answer to a question that nobody waits for any more is still awaited, so that it is not
-    taken for the answer to the next one.
+    The answer to a question that nobody waits for any more is still awaited, so that the rest of
+    an exchange of several messages is over before the next one begins.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[tuple[type[Reply], ...], asyncio.Future[Reply]]] = deque()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, asyncio.Future[Reply]] = {}
 
     @property
     def are_open(self) -> bool:
@@ -29,38 +30,35 @@ class Questions:
     async def settled(self) -> None:
         """Wait until every question has been answered."""
         while self._waiting:
-            await asyncio.wait([self._waiting[0][1]])
+            await asyncio.wait([next(iter(self._waiting.values()))])
 
-    def expect(self, *kinds: type[Reply]) -> asyncio.Future[Reply]:
-        """Note a question whose answer is of one of these kinds; await it shielded."""
+    def expect(self) -> tuple[str, asyncio.Future[Reply]]:
+        """Note a question: its `request_id`, and its answer, to be awaited shielded."""
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         # Whoever asked may have been cancelled; the error of such a question is nobody's.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._waiting.append((kinds, answer))
-        return answer
+        request_id = f"r{next(self._numbers)}"
+        self._waiting[request_id] = answer
+        return request_id, answer
 
-    def forget(self, answer: asyncio.Future[Reply]) -> None:
+    def forget(self, request_id: str) -> None:
         """The server will not answer this one."""
-        self._waiting = deque(item for item in self._waiting if item[1] is not answer)
-        answer.cancel()
+        if (answer := self._waiting.pop(request_id, None)) is not None:
+            answer.cancel()
 
     def answer(self, message: Reply) -> None:
         """The server has answered."""
-        for item in self._waiting:
-            if isinstance(message, item[0]):
-                self._waiting.remove(item)
-                item[1].set_result(message)
-                return
+        if (answer := self._waiting.pop(message.request_id or "", None)) is not None:
+            answer.set_result(message)
 
-    def refuse(self, error: Exception) -> bool:
-        """The server has refused the oldest question. False if there is none."""
-        if not self._waiting:
-            return False
-        _, answer = self._waiting.popleft()
-        answer.set_exception(error)
-        return True
+    def refuse(self, error: Exception, request_id: str | None) -> bool:
+        """The server has refused a message. False if it was none of these questions."""
+        answer = self._waiting.pop(request_id or "", None)
+        if answer is not None:
+            answer.set_exception(error)
+        return answer is not None
 
     def fail(self, error: Exception) -> None:
         """There will be no more answers."""
-        while self.refuse(error):
-            pass
+        for request_id in tuple(self._waiting):
+            self.refuse(error, request_id)

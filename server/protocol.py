@@ -17,9 +17,14 @@ from functools import partial
 from typing import Final
 
 from cosyvoice_stream.errors import InvalidMessage, LimitExceeded, ShuttingDown, VoiceStreamError
-from cosyvoice_stream.server.error_map import error_json
 from cosyvoice_stream.server.outbox import Outbox
 from cosyvoice_stream.server.protocol_events import Arrived, Event, RecordingDropped, Stopped
+from cosyvoice_stream.server.protocol_messages import (
+    NOTHING_CANCELLED,
+    done_message,
+    error_message,
+    started_message,
+)
 from cosyvoice_stream.server.recording_state import RecordingState
 from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started
 from cosyvoice_stream.server.utterance import State, Utterance
@@ -29,7 +34,6 @@ from cosyvoice_stream.server.wire import (
     AudioHeader,
     ClientMessage,
     EngineSummary,
-    ErrorMessage,
     Limits,
     Marks,
     Playback,
@@ -41,16 +45,13 @@ from cosyvoice_stream.server.wire import (
     TextDelta,
     TextFlush,
     UtteranceCancel,
-    UtteranceCancelled,
-    UtteranceDone,
     UtteranceEnd,
     UtteranceSettings,
     UtteranceStart,
-    UtteranceStarted,
     VoiceBegin,
     VoiceCancel,
     VoiceCommit,
-    opening_id,
+    names_of,
     parse_client_message,
 )
 from cosyvoice_stream.streaming.playout import Playout
@@ -109,13 +110,15 @@ class SessionProtocol:
         try:
             message = parse_client_message(text)
         except InvalidMessage as error:
-            self.refuse(error, self._nameable(opening_id(text), opening=True))
+            names = names_of(text)
+            self.refuse(error, self._nameable(names.opening_id, opening=True), names.request_id)
             return
         try:
             self._handle(message, now)
         except VoiceStreamError as error:
             opening = isinstance(message, UtteranceStart | Speak)
-            self.refuse(error, self._nameable(getattr(message, "id", None), opening=opening))
+            named = self._nameable(getattr(message, "id", None), opening=opening)
+            self.refuse(error, named, message.request_id)
 
     def receive_binary(self, data: bytes) -> None:
         """Take a binary frame: a piece of a recording."""
@@ -126,7 +129,7 @@ class SessionProtocol:
             return
         for event in events:
             if isinstance(event, RecordingDropped) and event.error is not None:
-                self.refuse(event.error)
+                self.refuse(event.error, request_id=event.request_id)
         self._events += events
 
     def events(self) -> list[Event]:
@@ -167,19 +170,7 @@ class SessionProtocol:
         if not utterance.is_spoken:
             return
         utterance.playout = Playout(started.sample_rate)
-        message = UtteranceStarted(
-            id=utterance.id,
-            number=utterance.number,
-            voice=started.voice,
-            seed=started.seed,
-            encoding=started.encoding,
-            sample_rate=started.sample_rate,
-            channels=started.channels,
-            bytes_per_sample=started.bytes_per_sample,
-            byte_order=started.byte_order,
-            mime=started.mime,
-            warnings=list(started.warnings),
-        )
+        message = started_message(utterance, started)
         self._outbox.stream(utterance.number, message.to_json())
 
     def send_marks(self, utterance: Utterance, marks: MarksOut) -> None:
@@ -212,32 +203,31 @@ class SessionProtocol:
 
     def send_done(self, utterance: Utterance, done: Done) -> None:
         """Say that all audio has been sent; until this leaves, a cancel still stops the rest."""
-        message = UtteranceDone(
-            id=utterance.id,
-            audio_ms=done.audio_ms,
-            first_audio_ms=done.first_audio_ms,
-            rtf=done.rtf,
-            characters=done.characters,
-        )
-        self._finish(utterance, message, State.DONE)
+        self._finish(utterance, done_message(utterance, done), State.DONE)
 
     def send_failed(self, utterance: Utterance, error: BaseException) -> None:
         """End an utterance with an error, behind the audio that it has."""
-        self._finish(utterance, _error_message(error, utterance.id), State.FAILED)
+        self._finish(utterance, error_message(error, utterance.id), State.FAILED)
 
     def send(self, message: ServerMessage) -> None:
         """Send what does not belong to an utterance (``voice.*``)."""
         self._answer(message)
 
-    def refuse(self, error: BaseException, utterance_id: str | None = None) -> None:
+    def refuse(
+        self,
+        error: BaseException,
+        utterance_id: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
         """Answer with an error.
 
         Args:
             error: What is wrong.
             utterance_id: The utterance that could not be opened, or is not known; never a live
                 one, for which an error with its id would be the end.
+            request_id: Of the message that is refused.
         """
-        self._answer(_error_message(error, utterance_id))
+        self._answer(error_message(error, utterance_id, request_id))
 
     def recording_over(self) -> None:
         """The recording has been answered; another one may begin."""
@@ -282,7 +272,11 @@ class SessionProtocol:
             case SessionUpdate():
                 self._settings = self._settings.merged(message.changes(), self._defaults)
                 warnings = self._warn(self._settings)
-                self._answer(SessionUpdated(settings=self._settings, warnings=warnings))
+                self._answer(
+                    SessionUpdated(
+                        settings=self._settings, warnings=warnings, request_id=message.request_id
+                    )
+                )
             case UtteranceStart():
                 self._arrived(self._open(message), now)
             case Speak():
@@ -301,14 +295,14 @@ class SessionProtocol:
                     closed.state = State.CLOSED
                     self._arrived(closed, now)
             case UtteranceCancel():
-                self._cancel(message.id, now)
+                self._cancel(message, now)
             case Playback():
                 known = self._book.known(message.id)
                 known.playout.report(round(message.played_ms * known.playout.sample_rate / 1000))
             case VoiceBegin():
                 self._events += self._recording.begin(message)
             case VoiceCommit():
-                self._events += self._recording.commit()
+                self._events += self._recording.commit(message.request_id)
             case VoiceCancel():
                 self._events += self._recording.cancel()
 
@@ -337,21 +331,15 @@ class SessionProtocol:
             utterance.ready_at = now
         self._events.append(Arrived(utterance))
 
-    def _cancel(self, utterance_id: str | None, now: float) -> None:
-        if utterance_id is not None:
-            targets = [self._book.known(utterance_id)]
-        else:
-            targets = self._book.live
+    def _cancel(self, message: UtteranceCancel, now: float) -> None:
+        targets = self._book.live if message.id is None else [self._book.known(message.id)]
+        answers = []
         for utterance in targets:
-            positions = utterance.positions(now)
+            answers.append(utterance.positions(now))
             if utterance.is_live:
                 self._end_now(utterance, State.CANCELLED)
-            self._answer(positions)
-        if not targets:
-            nothing = UtteranceCancelled(
-                id=None, sent_ms=0, played_ms=0, played_estimated=False, spoken_text=""
-            )
-            self._answer(nothing)
+        for answer in answers or [NOTHING_CANCELLED]:
+            self._answer(answer.model_copy(update={"request_id": message.request_id}))
 
     def _finish(self, utterance: Utterance, message: ServerMessage, state: State) -> None:
         """Queue the last message of an utterance; it ends when that leaves."""
@@ -375,14 +363,3 @@ class SessionProtocol:
 
     def _answer(self, message: ServerMessage) -> None:
         self._outbox.answer(message.to_json())
-
-
-def _error_message(error: BaseException, utterance_id: str | None) -> ErrorMessage:
-    fields = error_json(error)
-    return ErrorMessage(
-        id=utterance_id,
-        code=fields["code"],
-        message=fields["message"],
-        how_to_fix=fields.get("how_to_fix"),
-        retry_after_ms=fields.get("retry_after_ms"),
-    )

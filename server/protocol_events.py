@@ -42,6 +42,9 @@ class RecordingAudio:
 class RecordingCommitted:
     """The recording is complete. The session answers and then calls `recording_over`."""
 
+    request_id: str | None = None
+    """For the answer."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordingDropped:
@@ -49,6 +52,8 @@ class RecordingDropped:
 
     error: VoiceStreamError | None = None
     """Why, if the client did not ask for it."""
+    request_id: str | None = None
+    """Of the message that began it, for the answer."""
 
 
 Event: TypeAlias = (

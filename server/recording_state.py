@@ -39,6 +39,7 @@ class RecordingState:
         self._max_s = max_s
         self._state = _State.NONE
         self._bytes_left = 0
+        self._request_id: str | None = None
 
     def begin(self, message: VoiceBegin) -> list[Event]:
         """Open a recording.
@@ -62,6 +63,7 @@ class RecordingState:
                 how_to_fix=f"use a rate from {low} to {high}",
             )
         self._state = _State.OPEN
+        self._request_id = message.request_id
         self._bytes_left = int(self._max_s * rate) * sample_bytes
         return [RecordingBegun(message)]
 
@@ -72,19 +74,23 @@ class RecordingState:
             InvalidState: No recording is open.
             LimitExceeded: It is too long; it is dropped.
         """
-        if self._state is _State.OVERRUN:
-            return []
+        if self._state in (_State.OVERRUN, _State.CHECKING):
+            return []  # it was on its way
         if self._state is not _State.OPEN:
             raise InvalidState("no recording is open", how_to_fix="send voice.begin first")
         if len(data) > self._bytes_left:
             self._state = _State.OVERRUN
             self._bytes_left = 0
-            return [RecordingDropped(LimitExceeded("seconds of recording", self._max_s))]
+            error = LimitExceeded("seconds of recording", self._max_s)
+            return [RecordingDropped(error, self._request_id)]
         self._bytes_left -= len(data)
         return [RecordingAudio(data)]
 
-    def commit(self) -> list[Event]:
+    def commit(self, request_id: str | None = None) -> list[Event]:
         """Complete the recording.
+
+        Args:
+            request_id: Of the message that asks for it; without one that of its beginning counts.
 
         Raises:
             InvalidState: None is open.
@@ -92,7 +98,7 @@ class RecordingState:
         if self._state is not _State.OPEN:
             raise InvalidState("no recording is open", how_to_fix="send voice.begin first")
         self._state = _State.CHECKING
-        return [RecordingCommitted()]
+        return [RecordingCommitted(request_id or self._request_id)]
 
     def cancel(self) -> list[Event]:
         """Forget the recording; without one nothing happens.

@@ -237,8 +237,11 @@ class Session:
             case RecordingAudio(data) if self._recording is not None:
                 for progress in self._recording.push(data):
                     self._protocol.send(progress)
-            case RecordingCommitted() if self._recording is not None and self._group is not None:
-                self._group.create_task(self._enrol(self._recording), name="session enrolment")
+            case RecordingCommitted(name) if (
+                self._recording is not None and self._group is not None
+            ):
+                work = self._enrol(self._recording, name)
+                self._group.create_task(work, name="session enrolment")
                 self._recording = None
             case RecordingDropped():
                 self._recording = None
@@ -334,7 +337,7 @@ class Session:
 
     # Recording
 
-    async def _enrol(self, recording: MicRecording) -> None:
+    async def _enrol(self, recording: MicRecording, request_id: str | None) -> None:
         wanted = recording.message
         try:
             self._require_ready()
@@ -351,6 +354,7 @@ class Session:
         except EnrolmentRejected as error:
             self._protocol.send(
                 VoiceRejected(
+                    request_id=request_id,
                     reason=error.reason,
                     message=error.message,
                     how_to_fix=error.how_to_fix,
@@ -361,7 +365,7 @@ class Session:
         except Exception as error:
             if not isinstance(error, VoiceStreamError):
                 log_internal(self._log, error)
-            self._protocol.refuse(error)
+            self._protocol.refuse(error, request_id=request_id)
             self._observer.enrolment("failed")
         else:
             voice = made.voice.to_json()
@@ -369,6 +373,7 @@ class Session:
                 self._own_voices.append(voice["id"])
             self._protocol.send(
                 VoiceReady(
+                    request_id=request_id,
                     voice=voice,
                     quality=made.quality,
                     transcript=made.transcript,

@@ -21,6 +21,18 @@ class ServerMessageBase(BaseModel):
         return self.model_dump_json(exclude_none=self.omit_none)
 
 
+class AnswerBase(ServerMessageBase):
+    """A message that answers one of the client's."""
+
+    request_id: str | None = None
+    """The `request_id` of what it answers; left out where that had none."""
+
+    def to_json(self) -> str:
+        """The text frame."""
+        left_out = {"request_id"} if self.request_id is None else None
+        return self.model_dump_json(exclude_none=self.omit_none, exclude=left_out)
+
+
 class VoiceName(BaseModel):
     """A built-in voice, in short."""
 
@@ -71,7 +83,7 @@ class SessionReady(ServerMessageBase):
     settings: UtteranceSettings
 
 
-class SessionUpdated(ServerMessageBase):
+class SessionUpdated(AnswerBase):
     """Answer to `session.update`: the settings in force."""
 
     type: Literal["session.updated"] = "session.updated"
@@ -135,7 +147,7 @@ class UtteranceDone(ServerMessageBase):
     characters: int
 
 
-class UtteranceCancelled(ServerMessageBase):
+class UtteranceCancelled(AnswerBase):
     """The utterance was stopped; none of its audio follows."""
 
     type: Literal["utterance.cancelled"] = "utterance.cancelled"
@@ -156,7 +168,7 @@ class VoiceProgress(ServerMessageBase):
     hint: str | None
 
 
-class VoiceReady(ServerMessageBase):
+class VoiceReady(AnswerBase):
     """A recording has become a voice."""
 
     type: Literal["voice.ready"] = "voice.ready"
@@ -166,7 +178,7 @@ class VoiceReady(ServerMessageBase):
     warnings: list[str] = []
 
 
-class VoiceRejected(ServerMessageBase):
+class VoiceRejected(AnswerBase):
     """A recording cannot be used."""
 
     type: Literal["voice.rejected"] = "voice.rejected"
@@ -176,7 +188,7 @@ class VoiceRejected(ServerMessageBase):
     quality: dict[str, Any] | None = None
 
 
-class ErrorMessage(ServerMessageBase):
+class ErrorMessage(AnswerBase):
     """Something went wrong. With an `id`, that utterance has ended with it."""
 
     omit_none: ClassVar[bool] = True

@@ -267,6 +267,18 @@ def test_wrong_option_of_connect_is_an_error_and_leaves_no_task(tmp_path: Path) 
     asyncio.run(work())
 
 
+def test_error_about_another_message_is_no_answer_to_a_question(tmp_path: Path) -> None:
+    async def work(session: Session, _: Served) -> None:
+        await session.send({"type": "voice.commit"})
+        await session.send({"type": "nonsense"})
+        assert (await session.update(speed=2.0)).settings.speed == 2.0
+        await session.send({"type": "voice.commit"})
+        with pytest.raises(ServerError, match="speed"):
+            await session.update(speed=9)
+
+    run(tmp_path, work)
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -273,7 +274,9 @@ def test_unknown_message_types_are_ignored(greeting: str) -> None:
             await peer.send('{"type": "from.the.future", "x": 1}')
             async for message in peer:
                 if "session.update" in str(message):
-                    await peer.send('{"type": "error", "code": "internal", "message": "oh"}')
+                    asked = json.loads(message)["request_id"]
+                    answer = {"type": "error", "code": "internal", "message": "oh"}
+                    await peer.send(json.dumps({**answer, "request_id": asked}))
 
         async with scripted(handle) as url, connect(url) as session:
             with pytest.raises(ServerError, match="oh"):

@@ -27,7 +27,6 @@ from cosyvoice_stream.server.wire import (
     SessionUpdated,
     UtteranceSettings,
     VoiceReady,
-    VoiceRejected,
 )
 from cosyvoice_stream.streaming.pcm import from_s16le
 from cosyvoice_stream.types import FLUSH
@@ -89,18 +88,22 @@ def test_text_that_is_left_in_the_middle_is_closed() -> None:
     asyncio.run(work())
 
 
-def test_answers_find_their_questions_by_kind_and_errors_the_oldest() -> None:
+def test_answers_and_errors_find_the_question_that_they_name() -> None:
     async def work() -> None:
         questions = Questions()
-        assert not questions.refuse(ServerError("internal", "x"))
-        made = questions.expect(VoiceReady, VoiceRejected)
-        updated = questions.expect(SessionUpdated)
+        assert not questions.refuse(ServerError("internal", "x"), None)
+        first, made = questions.expect()
+        second, updated = questions.expect()
+        answer = UPDATED.model_copy(update={"request_id": second})
         questions.answer(UPDATED)
-        assert await updated is UPDATED
+        questions.answer(answer)
+        assert await updated is answer
         assert questions.are_open
-        questions.answer(UPDATED)
+        questions.answer(answer)
+        assert not questions.refuse(ServerError("internal", "somebody else's"), None)
+        assert not questions.refuse(ServerError("internal", "somebody else's"), "other")
         assert not made.done()
-        assert questions.refuse(ServerError("internal", "x"))
+        assert questions.refuse(ServerError("internal", "x"), first)
         with pytest.raises(ServerError):
             await made
         assert not questions.are_open
@@ -111,15 +114,16 @@ def test_answers_find_their_questions_by_kind_and_errors_the_oldest() -> None:
 def test_question_that_nobody_waits_for_is_settled_by_its_answer() -> None:
     async def work() -> None:
         questions = Questions()
-        asking = asyncio.create_task(_shielded(questions.expect(VoiceReady)))
+        request_id, answer = questions.expect()
+        asking = asyncio.create_task(_shielded(answer))
         await asyncio.sleep(0)
         asking.cancel()
         settling = asyncio.create_task(questions.settled())
         await asyncio.sleep(0)
         assert not settling.done()
-        questions.answer(READY)
+        questions.answer(READY.model_copy(update={"request_id": request_id}))
         await settling
-        forgotten = questions.expect(SessionUpdated)
+        forgotten, _ = questions.expect()
         questions.forget(forgotten)
         await questions.settled()
 
@@ -133,7 +137,7 @@ async def _shielded(answer: asyncio.Future[Any]) -> Any:
 def test_lost_connection_answers_every_question() -> None:
     async def work() -> None:
         questions = Questions()
-        answers = [questions.expect(VoiceReady), questions.expect(SessionUpdated)]
+        answers = [questions.expect()[1], questions.expect()[1]]
         questions.fail(PeerGone("gone"))
         for answer in answers:
             with pytest.raises(PeerGone):

@@ -14,7 +14,7 @@ from cosyvoice_stream.server.wire import (
     Speak,
     UtteranceDone,
     UtteranceSettings,
-    opening_id,
+    names_of,
     parse_client_message,
     parse_server_message,
     parse_speech,
@@ -201,12 +201,12 @@ def test_errors_have_no_empty_fields_and_others_have():
     assert json.loads(done.to_json())["first_audio_ms"] is None
 
 
-def test_opening_id_reads_what_it_can():
-    assert opening_id('{"type":"speak","id":"a","speed":"fast"}') == "a"
-    assert opening_id('{"type":"utterance.start","id":"a:1"}') == "a:1"
-    for frame in ('{"type":"text.delta","id":"a"}', '{"type":"speak","id":"a b"}', "[]", "{"):
-        assert opening_id(frame) is None
-    assert opening_id("[" * 100_000) is None
+def test_names_are_read_as_far_as_they_can_be():
+    assert names_of('{"type":"speak","id":"a","speed":"fast"}') == ("a", None)
+    assert names_of('{"type":"utterance.start","id":"a:1","request_id":"r"}') == ("a:1", "r")
+    assert names_of('{"type":"text.delta","id":"a","request_id":"r"}') == (None, "r")
+    for frame in ('{"type":"speak","id":"a b"}', '{"request_id":7}', "[]", "{", "[" * 100_000):
+        assert names_of(frame) == (None, None)
 
 
 def test_importing_it_pulls_in_no_server_and_no_engine():
