@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 from torch.nn.utils.parametrizations import weight_norm
 
 from cosyvoice_stream.models.causal import Walk
@@ -38,10 +39,10 @@ def window(device: torch.device) -> Tensor:
 
 
 def spectrum(samples: Tensor) -> Tensor:
-    """(1, 1, N), padded by half a window on both sides → (1, 18, columns), real then imaginary."""
-    frames = samples[0, 0].unfold(0, FFT, HOP) * window(samples.device)
-    bins = torch.fft.rfft(frames).T  # (columns, 9) -> (9, columns)
-    return torch.cat((bins.real, bins.imag))[None]
+    """(B, 1, N), padded by half a window on both sides → (B, 18, columns), real then imaginary."""
+    frames = samples[:, 0].unfold(1, FFT, HOP) * window(samples.device)
+    bins = torch.fft.rfft(frames).mT  # (B, columns, 9) -> (B, 9, columns)
+    return torch.cat((bins.real, bins.imag), dim=1)
 
 
 class Snake(nn.Module):
@@ -120,7 +121,7 @@ class PitchPredictor(nn.Module):
         self.classifier = nn.Linear(channels, 1)
 
     def forward(self, x: Tensor, walk: Walk | None = None) -> Tensor:
-        """(1, M, T) → (1, T) hertz.
+        """(B, M, T) → (B, T) hertz.
 
         With a walk (version 3) the input holds `LOOKAHEAD` more frames than the output, and
         computation is in float64: pitch is summed up over the whole utterance.
@@ -176,6 +177,18 @@ class Hift(nn.Module):
             channels = narrow
         self.conv_post = weight_norm(nn.Conv1d(channels, 2 * BINS, 7))
 
+    def fold(self) -> None:
+        """Replace magnitude and direction of every weight by their product, for inference.
+
+        Otherwise each pass multiplies them anew. Names of parameters are no longer those of the
+        checkpoint; calling it twice is harmless.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Conv1d | nn.ConvTranspose1d) and parametrize.is_parametrized(
+                module
+            ):
+                parametrize.remove_parametrizations(module, "weight", leave_parametrized=True)
+
     def mix(self, stage: int, x: Tensor, walk: Walk | None) -> Tensor:
         """Mean of the three residual blocks of a stage."""
         first = stage * len(KERNELS)
@@ -184,7 +197,7 @@ class Hift(nn.Module):
         return total / len(KERNELS)
 
     def bins(self, x: Tensor, walk: Walk | None) -> Tensor:
-        """Last columns (1, C, columns) → complex spectrum (1, 9, columns)."""
+        """Last columns (B, C, columns) → complex spectrum (B, 9, columns)."""
         x = convolve(self.conv_post, F.leaky_relu(x), walk)
         magnitude = x[:, :BINS].exp().clamp(max=MAX_MAGNITUDE)
         return torch.polar(magnitude, torch.sin(x[:, BINS:]))
@@ -195,29 +208,28 @@ class Hift(nn.Module):
         """Source of version 2: phase linear between frame centres.
 
         Args:
-            f0: (1, T) hertz.
-            before: (9,) float64 cycles at the centre of the frame before the first, or None at the
-            start of
-                the utterance, where the phase is held.
-            noise: (480 T, 9) or None.
+            f0: (B, T) hertz.
+            before: (B, 9) float64 cycles at the centre of the frame before the first, or None at
+                the start of the utterance, where the phase is held.
+            noise: (B, 480 T, 9) or None.
 
         Returns:
-            The source, (1, 1, 480 T), and the cycles at each frame's centre, (T, 9) float64.
+            The source, (B, 1, 480 T), and the cycles at each frame's centre, (B, T, 9) float64.
         """
-        advance = torch.cumsum(FRAME_SAMPLES * self.m_source.phase_steps(f0), dim=0)
-        centres = advance if before is None else before + advance
-        left = centres[:1] if before is None else before[None]
-        padded = torch.cat((left, centres, centres[-1:]))
+        advance = torch.cumsum(FRAME_SAMPLES * self.m_source.phase_steps(f0), dim=1)
+        centres = advance if before is None else before[:, None] + advance
+        left = centres[:, :1] if before is None else before[:, None]
+        padded = torch.cat((left, centres, centres[:, -1:]), dim=1)
         samples = torch.arange(FRAME_SAMPLES * f0.shape[1], device=f0.device, dtype=torch.float64)
         position = (samples + 0.5) / FRAME_SAMPLES + 0.5
         index = position.long()
         part = (position - index)[:, None]
-        cycles = padded[index] * (1 - part) + padded[index + 1] * part
-        voiced = (f0[0] > VOICED_ABOVE_HZ).repeat_interleave(FRAME_SAMPLES)
+        cycles = padded[:, index] * (1 - part) + padded[:, index + 1] * part
+        voiced = (f0 > VOICED_ABOVE_HZ).repeat_interleave(FRAME_SAMPLES, dim=1)
         return self.m_source(cycles, voiced, noise), centres
 
     def decode_centred(self, mel: Tensor, source: Tensor) -> Tensor:
-        """Version 2: (1, M, T) and (1, 1, 480 T) → (1, 480 T)."""
+        """Version 2: (B, M, T) and (B, 1, 480 T) → (B, 480 T)."""
         half = FFT // 2
         columns = spectrum(F.pad(source, (half, half), mode="reflect"))
         x = convolve(self.conv_pre, mel, None)

@@ -7,6 +7,7 @@ Harmonic-plus-noise source: Wang et al., "Neural source-filter-based waveform mo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -27,31 +28,32 @@ class HarmonicSource(nn.Module):
         self.l_linear = nn.Linear(HARMONICS, 1)
 
     def phase_steps(self, f0: Tensor) -> Tensor:
-        """(1, T) hertz → (T, 9) float64 phase advance of each frame, in cycles per sample, mod 1.
+        """(B, T) hertz → (B, T, 9) float64 phase advance of each frame, in cycles a sample, mod 1.
 
         The sum over frames of 480 times this is the phase at the end of each frame.
         """
         harmonics = torch.arange(1, HARMONICS + 1, device=f0.device, dtype=torch.float32)
-        return torch.remainder(f0[0, :, None] * harmonics / SAMPLE_RATE, 1.0).double()
+        return torch.remainder(f0[:, :, None] * harmonics / SAMPLE_RATE, 1.0).double()
 
     def forward(self, cycles: Tensor, voiced: Tensor, noise: Tensor | None) -> Tensor:
         """Mix the harmonics.
 
         Args:
-            cycles: (N, 9) float64 phase of every sample and harmonic, in cycles.
-            voiced: (N,) bool.
-            noise: (N, 9) float32, or None for none.
+            cycles: (B, N, 9) float64 phase of every sample and harmonic, in cycles.
+            voiced: (B, N) bool.
+            noise: (B, N, 9) float32, or None for none.
 
         Returns:
-            (1, 1, N) float32 in (-1, 1).
+            (B, 1, N) float32 in (-1, 1).
         """
         waves = AMPLITUDE * torch.sin(2 * math.pi * torch.remainder(cycles, 1.0)).float()
-        waves = waves * voiced[:, None]
+        waves = waves * voiced[:, :, None]
         if noise is not None:
             level = torch.where(voiced, VOICED_NOISE, AMPLITUDE / 3)
-            waves = waves + level[:, None] * noise
+            waves = waves + level[:, :, None] * noise
         weight = self.l_linear.weight
-        return torch.tanh(self.l_linear(waves.to(weight.dtype))).T[None].float()
+        # (B, N, 1) -> (B, 1, N)
+        return torch.tanh(self.l_linear(waves.to(weight.dtype))).mT.float()
 
 
 class NoiseStream:
@@ -80,3 +82,22 @@ class NoiseStream:
         self._held = self._held[start - self._start :]
         self._start = start
         return self._held[:count]
+
+
+def take_noise(
+    streams: Sequence[NoiseStream | None], starts: Sequence[int], count: int, device: torch.device
+) -> Tensor | None:
+    """Noise of a batch of utterances, (B, count, 9), or None where they render without.
+
+    Args:
+        streams: One per utterance; all of them None or none of them.
+        starts: First sample of each.
+        count: Samples.
+        device: Where the result is wanted; numbers are drawn on the CPU.
+    """
+    drawn = [
+        stream.take(start, count)
+        for stream, start in zip(streams, starts, strict=True)
+        if stream is not None
+    ]
+    return torch.stack(drawn).to(device) if drawn else None

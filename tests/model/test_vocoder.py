@@ -88,10 +88,10 @@ def test_causal_pitch_and_source(size: str) -> None:
     walk = Walk([CausalState()], 1, 1, [0])
     f0 = model.f0_predictor(F.pad(expected["mel"], (0, 3)), walk)
     torch.testing.assert_close(f0, expected["f0"], atol=1e-3, rtol=0)
-    cycles = torch.cumsum(FRAME_SAMPLES * model.m_source.phase_steps(expected["f0"]), dim=0)
+    cycles = torch.cumsum(FRAME_SAMPLES * model.m_source.phase_steps(expected["f0"]), dim=1)
     source = model.m_source(
-        cycles.repeat_interleave(FRAME_SAMPLES, dim=0),
-        (expected["f0"][0] > 10).repeat_interleave(FRAME_SAMPLES),
+        cycles.repeat_interleave(FRAME_SAMPLES, dim=1),
+        (expected["f0"] > 10).repeat_interleave(FRAME_SAMPLES, dim=1),
         None,
     )
     torch.testing.assert_close(source, expected["sine_source"], atol=5e-4, rtol=0)
