@@ -20,7 +20,7 @@ from cosyvoice_stream.server.http import answer_unexpected, api_routes, exceptio
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.linger import Linger
 from cosyvoice_stream.server.observability import Metrics
-from cosyvoice_stream.server.services import Readiness, Services, session_limits
+from cosyvoice_stream.server.services import Readiness, Services, session_defaults, session_limits
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import PREFIX, Settings
 from cosyvoice_stream.server.speech import SpeechService
@@ -86,6 +86,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             metrics,
             require_ready=readiness.require_engine,
             limits=session_limits(settings),
+            defaults=session_defaults(settings),
             max_sessions=settings.max_sessions,
             stall_timeout_s=settings.stall_timeout_s,
         ),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
 from cosyvoice_stream.errors import UnsupportedFormat
+from cosyvoice_stream.server.plain_audio import UNPACK
 from cosyvoice_stream.server.wire import (
     AudioHeader,
     Marks,
@@ -20,7 +20,6 @@ from cosyvoice_stream.server.wire import (
     VisemeTime,
     WordTime,
 )
-from cosyvoice_stream.streaming import g711, pcm
 from cosyvoice_stream.types import Samples
 
 if TYPE_CHECKING:
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
 MAX_BUFFERED_BYTES: Final = 1 << 20
 """The socket is not read while so much audio of an utterance waits: 20 s of 24 kHz PCM."""
 WAV_HEADER_BYTES: Final = 44
-
-_DECODE: Final[dict[str, Callable[[bytes], Samples]]] = {
-    "pcm_s16le": pcm.from_s16le,
-    "wav": pcm.from_s16le,
-    "pcm_f32le": pcm.from_f32le,
-    "mulaw": lambda data: pcm.from_int16(g711.decode_mulaw(np.frombuffer(data, np.uint8))),
-    "alaw": lambda data: pcm.from_int16(g711.decode_alaw(np.frombuffer(data, np.uint8))),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +58,13 @@ class AudioChunk:
         Raises:
             UnsupportedFormat: Compressed audio; decode `data` with a library.
         """
-        if self.encoding not in _DECODE:
+        if self.encoding not in UNPACK:
             raise UnsupportedFormat(
                 f"{self.encoding} chunks hold no plain samples",
                 how_to_fix="ask for pcm_s16le, or decode the joined data",
             )
         header = self.encoding == "wav" and self.first_sample == 0
-        return _DECODE[self.encoding](self.data[WAV_HEADER_BYTES if header else 0 :])
+        return UNPACK[self.encoding](self.data[WAV_HEADER_BYTES if header else 0 :])
 
 
 class Utterance:

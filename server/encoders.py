@@ -108,20 +108,21 @@ def _to_alaw(samples: Samples) -> bytes:
     return g711.encode_alaw(pcm.to_int16(samples)).tobytes()
 
 
-_PACK: Final[dict[str, tuple[Callable[[Samples], bytes], int, str]]] = {
+PACK: Final[dict[str, tuple[Callable[[Samples], bytes], int, str]]] = {
     "pcm_s16le": (pcm.to_s16le, 2, "audio/pcm"),
     "pcm_f32le": (pcm.to_f32le, 4, "audio/pcm"),
     "wav": (pcm.to_s16le, 2, "audio/wav"),
     "mulaw": (_to_mulaw, 1, "audio/PCMU"),
     "alaw": (_to_alaw, 1, "audio/PCMA"),
 }
+"""Encoding → packs samples, bytes of a sample, MIME type."""
 
 
 class PlainEncoder(Encoder):
     """One fixed number of bytes a sample, with a header in front for ``wav``."""
 
     def __init__(self, encoding: str, engine_rate: int, sample_rate: int, frame_ms: int) -> None:
-        pack, width, mime = _PACK[encoding]
+        pack, width, mime = PACK[encoding]
         self.encoding = encoding
         self.sample_rate = sample_rate
         self.bytes_per_sample = width

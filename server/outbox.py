@@ -31,15 +31,15 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._answers: deque[str] = deque()
+        self._answers: deque[str | bytes] = deque()
         self._stream: deque[Parcel] = deque()
         self.stream_bytes = 0
         self.answer_bytes = 0
 
-    def answer(self, text: str) -> None:
+    def answer(self, payload: str | bytes) -> None:
         """Queue a message that overtakes the stream."""
-        self._answers.append(text)
-        self.answer_bytes += len(text)
+        self._answers.append(payload)
+        self.answer_bytes += len(payload)
 
     def stream(
         self, number: int, payload: str | bytes, on_sent: Callable[[float], None] | None = None
@@ -48,18 +48,24 @@ class Outbox:
         self._stream.append(Parcel(number, payload, on_sent))
         self.stream_bytes += len(payload)
 
-    def drop(self, number: int) -> None:
-        """Remove what an utterance has in the stream."""
-        kept = [parcel for parcel in self._stream if parcel.number != number]
+    def drop(self, number: int) -> bytes:
+        """Remove what an utterance has in the stream; return its next audio frame, or nothing."""
+        kept, frames = [], []
+        for parcel in self._stream:
+            if parcel.number != number:
+                kept.append(parcel)
+            elif isinstance(parcel.payload, bytes):
+                frames.append(parcel.payload)
         self._stream = deque(kept)
         self.stream_bytes = sum(len(parcel.payload) for parcel in kept)
+        return frames[0] if frames else b""
 
     def take(self, now: float) -> str | bytes | None:
         """Remove and return the next message, or None; the caller hands it to the transport."""
         if self._answers:
-            text = self._answers.popleft()
-            self.answer_bytes -= len(text)
-            return text
+            answer = self._answers.popleft()
+            self.answer_bytes -= len(answer)
+            return answer
         if not self._stream:
             return None
         parcel = self._stream.popleft()

@@ -18,6 +18,7 @@ from typing import Final
 
 from cosyvoice_stream.errors import InvalidMessage, LimitExceeded, ShuttingDown, VoiceStreamError
 from cosyvoice_stream.server.outbox import Outbox
+from cosyvoice_stream.server.plain_audio import UNPACK, faded_end
 from cosyvoice_stream.server.protocol_events import Arrived, Event, RecordingDropped, Stopped
 from cosyvoice_stream.server.protocol_messages import (
     NOTHING_CANCELLED,
@@ -54,11 +55,12 @@ from cosyvoice_stream.server.wire import (
     names_of,
     parse_client_message,
 )
-from cosyvoice_stream.streaming.playout import Playout
 from cosyvoice_stream.types import Flush
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
 """Answers that wait for a client before its messages are left unread."""
+_TAIL_BYTES: Final = 4
+"""Of what was sent: at least one sample of any uncompressed encoding."""
 _TAKE_CHARS: Final = 1024
 """Text that the engine takes at a time."""
 
@@ -169,7 +171,8 @@ class SessionProtocol:
         """Say what follows."""
         if not utterance.is_spoken:
             return
-        utterance.playout = Playout(started.sample_rate)
+        utterance.playout = utterance.new_playout(started.sample_rate)
+        utterance.encoding = started.encoding
         message = started_message(utterance, started)
         self._outbox.stream(utterance.number, message.to_json())
 
@@ -198,7 +201,8 @@ class SessionProtocol:
         else:
             header = AudioHeader(utterance.number, audio.first_sample, audio.last)
             frame = header.pack() + audio.data
-        on_sent = partial(utterance.playout.set_sent, audio.end_sample)
+        tail = audio.data[-_TAIL_BYTES:]
+        on_sent = partial(utterance.note_sent, audio.end_sample, tail, audio.last)
         self._outbox.stream(utterance.number, frame, on_sent)
 
     def send_done(self, utterance: Utterance, done: Done) -> None:
@@ -335,9 +339,9 @@ class SessionProtocol:
         targets = self._book.live if message.id is None else [self._book.known(message.id)]
         answers = []
         for utterance in targets:
-            answers.append(utterance.positions(now))
             if utterance.is_live:
-                self._end_now(utterance, State.CANCELLED)
+                self._fade(utterance, self._end_now(utterance, State.CANCELLED), now)
+            answers.append(utterance.positions(now))
         for answer in answers or [NOTHING_CANCELLED]:
             self._answer(answer.model_copy(update={"request_id": message.request_id}))
 
@@ -351,10 +355,25 @@ class SessionProtocol:
             utterance.number, message.to_json(), lambda _: self._book.end(utterance, state)
         )
 
-    def _end_now(self, utterance: Utterance, state: State) -> None:
-        self._outbox.drop(utterance.number)
+    def _end_now(self, utterance: Utterance, state: State) -> bytes:
+        """End it and return the audio frame that would have left next, or nothing."""
+        frame = self._outbox.drop(utterance.number)
         self._book.end(utterance, state)
         self._events.append(Stopped(utterance))
+        return frame
+
+    def _fade(self, utterance: Utterance, frame: bytes, now: float) -> None:
+        """Let what the listener hears end without a click."""
+        playout = utterance.playout
+        if utterance.is_sent or not playout.sent or utterance.encoding not in UNPACK:
+            return
+        after = frame if self._raw else frame[AudioHeader.SIZE :]
+        data, samples = faded_end(
+            utterance.encoding, playout.sample_rate, utterance.sent_tail, after
+        )
+        header = b"" if self._raw else AudioHeader(utterance.number, playout.sent, True).pack()
+        utterance.note_sent(playout.sent + samples, b"", True, now)
+        self._outbox.answer(header + data)
 
     def _nameable(self, utterance_id: str | None, *, opening: bool) -> str | None:
         if utterance_id is None or not self._book.may_be_named(utterance_id, opening=opening):

@@ -17,7 +17,7 @@ from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import Settings
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.voice_service import VoiceService
-from cosyvoice_stream.server.wire import Limits
+from cosyvoice_stream.server.wire import Limits, OutputSettings, UtteranceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -127,3 +127,8 @@ def session_limits(settings: Settings) -> Limits:
         max_live_chars=2 * settings.max_text_chars,
         max_recording_s=settings.max_reference_s,
     )
+
+
+def session_defaults(settings: Settings) -> UtteranceSettings:
+    """Return the options of an utterance before a client says anything."""
+    return UtteranceSettings(output=OutputSettings(lead_ms=settings.lead_ms))

@@ -178,6 +178,9 @@ class Settings(BaseSettings):
     stall_timeout_s: float = Field(30, gt=0)
     """Seconds for which a client may stop reading its audio, or sending its upload, before the
     connection is dropped."""
+    lead_ms: int = Field(0, ge=0, le=60_000)
+    """Milliseconds of audio that a session may be ahead of its listener unless the client says
+    otherwise (`output.lead_ms`, at least 20). 0 sends as fast as the client reads."""
     drain_s: float = Field(20, ge=0)
     """Seconds that running utterances get to finish when the server is told to stop."""
     api_keys: Secrets = ()

@@ -14,6 +14,9 @@ from cosyvoice_stream.types import FLUSH, Flush
 
 _JOIN_AT: Final = 64
 """Fragments that are joined to one, so that tiny deltas cost linear time and little memory."""
+_SHORTEST_HOLD_S: Final = 0.01
+_REPORT_PATIENCE_S: Final = 60.0
+"""Between two looks at a listener who reports; a report ends the wait at once."""
 
 
 class State(StrEnum):
@@ -102,7 +105,13 @@ class Utterance:
         self.pending = PendingText()
         self.text_chars = 0
         self.words = SpokenWords()
-        self.playout = Playout(settings.output.sample_rate)
+        self.playout = self.new_playout(settings.output.sample_rate)
+        self.encoding = ""
+        """Of its audio, once that is known."""
+        self.sent_tail = b""
+        """The end of the audio that the transport has taken."""
+        self.is_sent = False
+        """Whether its last frame has been taken."""
         self._text = StringIO()
         self._final: UtteranceCancelled | None = None
 
@@ -126,6 +135,35 @@ class Utterance:
         self.text_chars += len(text)
         self._text.write(text)
         self.pending.push(text)
+
+    def new_playout(self, sample_rate: int) -> Playout:
+        """The positions of a listener like this one's, all zero."""
+        return Playout(sample_rate, buffer_ms=self.settings.output.buffer_ms)
+
+    def note_sent(self, position: int, tail: bytes, last: bool, now: float) -> None:
+        """The transport has taken audio that ends before `position`."""
+        self.playout.set_sent(position, now)
+        self.sent_tail = tail or self.sent_tail
+        self.is_sent = self.is_sent or last
+
+    def hold_s(self, now: float) -> float:
+        """How long further audio has to wait so that the listener's lead stays bounded.
+
+        Look again after that, or when the listener has reported a position.
+
+        Returns:
+            Seconds; 0 when the next piece may go out.
+        """
+        lead_ms = self.settings.output.lead_ms
+        if not lead_ms or not self.is_spoken:
+            return 0.0
+        ahead_ms = self.playout.lead_ms(now) - lead_ms
+        if ahead_ms <= 0:
+            return 0.0
+        if self.playout.is_reported:
+            return _REPORT_PATIENCE_S
+        # Frames that the transport has not taken do not play, so the time may prove too short.
+        return max(ahead_ms / 1000, _SHORTEST_HOLD_S)
 
     def end(self, state: State) -> None:
         """Enter a final state; text that was not spoken is forgotten."""

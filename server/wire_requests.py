@@ -36,6 +36,8 @@ class OutputOptions(_FromClient):
     encoding: str | None = None
     sample_rate: int | None = None
     frame_ms: int | None = None
+    lead_ms: int | None = None
+    buffer_ms: int | None = None
 
 
 class TextOptions(_FromClient):

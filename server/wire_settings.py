@@ -24,6 +24,8 @@ ENCODINGS: Final = (
 SAMPLE_RATES: Final = (8000, 16_000, 22_050, 24_000, 44_100, 48_000)
 OPUS_RATES: Final = (8000, 16_000, 24_000, 48_000)
 FRAME_MS_RANGE: Final = (10, 1000)
+LEAD_MS_RANGE: Final = (20, 60_000)
+BUFFER_MS_RANGE: Final = (0, 60_000)
 
 MarkKind: TypeAlias = Literal["word", "viseme"]
 
@@ -41,6 +43,10 @@ class OutputSettings(_Settings):
     """In hertz."""
     frame_ms: int = 0
     """Length of every frame but the last; 0 sends chunks as they are made."""
+    lead_ms: int = 0
+    """How far a session may be ahead of its listener; 0 is as far as the client reads."""
+    buffer_ms: int = 0
+    """What the player gathers before it starts, for estimates of what has been heard."""
 
 
 class TextSettings(_Settings):
@@ -126,11 +132,15 @@ class UtteranceSettings(_Settings):
                 f"output.sample_rate = {output.sample_rate} is not available for opus",
                 how_to_fix=f"use one of {', '.join(map(str, OPUS_RATES))}",
             )
-        low, high = FRAME_MS_RANGE
-        if output.frame_ms != 0 and not low <= output.frame_ms <= high:
-            raise InvalidOption(
-                "output.frame_ms", output.frame_ms, f"use 0 or a whole number from {low} to {high}"
-            )
+        for name, value, (low, high) in (
+            ("frame_ms", output.frame_ms, FRAME_MS_RANGE),
+            ("lead_ms", output.lead_ms, LEAD_MS_RANGE),
+            ("buffer_ms", output.buffer_ms, BUFFER_MS_RANGE),
+        ):
+            if value != 0 and not low <= value <= high:
+                raise InvalidOption(
+                    f"output.{name}", value, f"use 0 or a whole number from {low} to {high}"
+                )
 
     def to_options(self, seed: int | None = None) -> SynthesisOptions:
         """What the engine is told.

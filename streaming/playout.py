@@ -42,15 +42,17 @@ class Playout:
               heard          on its way        in our queue
 
     Without reports from the listener, `played` is estimated: a player starts with the first frame
-    and goes on in real time for as long as it has audio. The listener's own buffer is not known, so
-    the estimate is an upper bound.
+    and goes on in real time for as long as it has audio. Where the listener does not say how much
+    it gathers before it starts, the estimate is an upper bound.
 
     Args:
         sample_rate: Of the sent audio, in hertz.
+        buffer_ms: What the player gathers before it starts.
     """
 
-    def __init__(self, sample_rate: int) -> None:
+    def __init__(self, sample_rate: int, *, buffer_ms: float = 0.0) -> None:
         self.sample_rate = sample_rate
+        self._buffer_s = buffer_ms / 1000
         self.generated = 0
         """Samples that were made."""
         self.sent = 0
@@ -70,6 +72,8 @@ class Playout:
             position: Index of the sample after the last one sent; smaller ones are ignored.
             now: In seconds, on any clock that never goes back.
         """
+        if self._estimate_at is None:
+            self._estimate_at = now + self._buffer_s
         self._advance(now)
         self.sent = max(self.sent, position)
 
@@ -91,6 +95,15 @@ class Playout:
         self._advance(now)
         return round(self._estimate), True
 
+    def lead_ms(self, now: float) -> float:
+        """Audio that was made and has not been heard."""
+        return self.to_ms(self.generated - self.played(now)[0])
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the listener says how far it is."""
+        return self._reported is not None
+
     def played_ms(self, now: float) -> tuple[float, bool]:
         """`played` in milliseconds."""
         samples, estimated = self.played(now)
@@ -106,10 +119,10 @@ class Playout:
 
     def _advance(self, now: float) -> None:
         """Let the imagined player run until `now`, or until its audio is used up."""
-        if self._estimate_at is not None:
-            elapsed = max(0.0, now - self._estimate_at) * self.sample_rate
+        if self._estimate_at is not None and now > self._estimate_at:
+            elapsed = (now - self._estimate_at) * self.sample_rate
             self._estimate = min(self._estimate + elapsed, float(self.sent))
-        self._estimate_at = now
+            self._estimate_at = now
 
 
 class Listener:

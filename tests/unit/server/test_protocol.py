@@ -93,6 +93,8 @@ def test_greets_with_everything_a_client_needs():
         "encoding": "pcm_s16le",
         "sample_rate": 24000,
         "frame_ms": 0,
+        "lead_ms": 0,
+        "buffer_ms": 0,
     }
 
 
@@ -222,11 +224,13 @@ def test_cancel_in_the_middle_drops_what_waits_and_nothing_follows():
     wire.words(utterance, (20, 400.0))
     wire.protocol.send_done(utterance, Done(300, 1, 1, 13))
     wire.protocol.send_failed(utterance, SynthesisFailed("late"))
-    assert wire.out() == [
+    (header, _), *answers = wire.out()
+    assert header == AudioHeader(1, 100, last=True)
+    assert answers == [
         {
             "type": "utterance.cancelled",
             "id": "a",
-            "sent_ms": 100.0,
+            "sent_ms": 105.0,
             "played_ms": 85.0,
             "played_estimated": True,
             "spoken_text": "one two",

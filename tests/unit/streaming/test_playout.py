@@ -102,3 +102,22 @@ def test_a_listener_who_waits_for_text_or_takes_nothing_blames_nobody():
     assert listener.next(0.0, 9.0, 0.5) == 0.0
     listener.held(9.0)
     assert listener.next(0.2, 0.0, 0.5) == pytest.approx(0.2)
+
+
+def test_a_player_that_gathers_first_has_heard_that_much_less():
+    playout = Playout(8000, buffer_ms=250)
+    playout.set_sent(8000, now=10.0)
+    assert playout.played(10.2) == (0, True)
+    assert playout.played(10.5) == (2000, True)
+    assert playout.played(99.0) == (8000, True)
+
+
+def test_lead_is_what_was_made_and_not_heard():
+    playout = Playout(8000)
+    playout.add_generated(8000)
+    assert playout.lead_ms(0.0) == 1000.0
+    playout.set_sent(8000, now=0.0)
+    assert playout.lead_ms(0.25) == 750.0
+    playout.report(6000)
+    assert playout.is_reported
+    assert playout.lead_ms(0.25) == 250.0
