@@ -74,6 +74,15 @@ class KvCache:
         """Rows that fit into one slot."""
         return self.keys.shape[3]
 
+    def check_room(self, rows: int) -> None:
+        """Refuse a sequence that is too long.
+
+        Raises:
+            ValueError: `rows` do not fit into a slot.
+        """
+        if rows > self.capacity:
+            raise ValueError(f"a sequence of {rows} rows does not fit into {self.capacity}")
+
 
 class RMSNorm(nn.Module):
     """Scale by the reciprocal root mean square, computed in float32."""
@@ -142,9 +151,16 @@ class Attention(nn.Module):
         values[step.slots[:, None], :, step.rows] = v
         seen_keys = keys[step.slots, :, : step.visible]
         seen_values = values[step.slots, :, : step.visible]
+        # Query heads that share keys go in as further queries of one head, so that no key is copied
+        # for them: (B, H, L, d) -> (B, kv heads, H / kv heads · L, d)
+        shared = self.heads // self.kv_heads
+        mask = step.mask if length == 1 else step.mask.repeat(1, 1, shared, 1)
         out = F.scaled_dot_product_attention(
-            q, seen_keys, seen_values, attn_mask=step.mask, enable_gqa=True
-        )
+            q.reshape(batch, self.kv_heads, shared * length, self.head),
+            seen_keys,
+            seen_values,
+            attn_mask=mask,
+        ).view(batch, self.heads, length, self.head)
         joined: Tensor = self.o_proj(out.transpose(1, 2).reshape(batch, length, -1))
         return joined
 
@@ -192,60 +208,58 @@ class Qwen2(nn.Module):
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def plan(self, slots: Tensor, lengths: Tensor, cache: KvCache, device: torch.device) -> Step:
-        """Lay out one pass.
-
-        Args:
-            slots: (B,) int64 on the CPU, distinct.
-            lengths: (B,) int64 on the CPU: new rows of each sequence; a batch is padded to the
-            longest.
-            cache: Where the sequences live; its lengths are read, not changed.
-            device: Where the model computes.
-
-        Raises:
-            ValueError: A sequence would not fit into its slot.
-        """
-        before = cache.lengths[slots]
-        after = before + lengths
-        visible = int(after.max())
-        if visible > cache.capacity:
-            raise ValueError(f"a sequence of {visible} rows does not fit into {cache.capacity}")
-        offsets = torch.arange(int(lengths.max()))
-        # Padding rows repeat the last real row, so that they write the same values to the same
-        # place.
-        rows = before[:, None] + torch.minimum(offsets[None], lengths[:, None] - 1)
-        mask = torch.arange(visible)[None, None] <= rows[:, :, None]
-        half = torch.arange(0, self.config.head_dim, 2, dtype=torch.float32)
-        rates = self.config.rope_theta ** (-half / self.config.head_dim)
-        angles = rows[:, :, None].float() * rates
-        angles = torch.cat((angles, angles), dim=-1)[:, None]
-        dtype = cache.keys.dtype
-        return Step(
-            slots.to(device),
-            rows.to(device),
-            visible,
-            mask[:, None].to(device),
-            angles.cos().to(device, dtype),
-            angles.sin().to(device, dtype),
-        )
-
     def forward(self, x: Tensor, slots: Tensor, lengths: Tensor, cache: KvCache) -> Tensor:
         """Append rows to sequences.
 
         Args:
             x: (B, L, D) input rows; row i of sequence b counts if i < lengths[b]. Rows beyond must
-            repeat
-                the last one.
+                repeat the last one.
             slots: (B,) int64 on the CPU, distinct.
             lengths: (B,) int64 on the CPU, each ≥ 1.
             cache: Written in place; its lengths grow by `lengths`.
 
         Returns:
             (B, L, D) hidden rows after the final norm.
+
+        Raises:
+            ValueError: A sequence would not fit into its slot.
         """
-        step = self.plan(slots, lengths, cache, x.device)
+        before = cache.lengths[slots]
+        visible = int((before + lengths).max())
+        cache.check_room(visible)
+        offsets = torch.arange(x.shape[1])
+        # Padding rows repeat the last real row, so that they write the same values to the same
+        # place.
+        rows = before[:, None] + torch.minimum(offsets[None], lengths[:, None] - 1)
+        step = self.plan(slots.to(x.device), rows.to(x.device), visible, cache.keys.dtype)
+        out = self.run(x, step, cache)
+        cache.lengths[slots] += lengths
+        return out
+
+    def plan(self, slots: Tensor, rows: Tensor, visible: int, dtype: torch.dtype) -> Step:
+        """Lay out one pass; reads nothing back from the device.
+
+        Args:
+            slots: (B,) int64 slot of each sequence, on the model's device.
+            rows: (B, L) int64 cache row that each input row is written to, on the same device.
+            visible: Cache rows that attention reads; more than any of `rows`.
+            dtype: Of the cache.
+        """
+        mask = torch.arange(visible, device=rows.device) <= rows[:, :, None]
+        half = torch.arange(0, self.config.head_dim, 2, dtype=torch.float32, device=rows.device)
+        rates = self.config.rope_theta ** (-half / self.config.head_dim)
+        angles = rows[:, :, None].float() * rates
+        angles = torch.cat((angles, angles), dim=-1)[:, None]
+        return Step(
+            slots, rows, visible, mask[:, None], angles.cos().to(dtype), angles.sin().to(dtype)
+        )
+
+    def run(self, x: Tensor, step: Step, cache: KvCache) -> Tensor:
+        """Do a pass that was laid out: (B, L, D) → (B, L, D) hidden rows after the final norm.
+
+        Writes keys and values, not the lengths of the cache; reads nothing back from the device.
+        """
         for index, layer in enumerate(self.layers):
             x = layer(x, cache.keys[index], cache.values[index], step)
-        cache.lengths[slots] += lengths
         out: Tensor = self.norm(x)
         return out
