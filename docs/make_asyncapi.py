@@ -27,7 +27,10 @@ _AUDIO = (
     "bit 0 = last frame of the utterance; u16 zero; u32 number of the utterance; u32 index of the "
     "first sample. With framing=raw the header is left out."
 )
-_MICROPHONE = "Bare audio in the stated input encoding, between voice.begin and voice.commit."
+_MICROPHONE = (
+    "Bare audio in the stated input encoding, between voice.begin and voice.commit or between "
+    "vad.start and vad.stop."
+)
 
 
 def document() -> dict[str, Any]:
@@ -36,7 +39,7 @@ def document() -> dict[str, Any]:
     from_server = get_args(wire_replies.ServerMessage)
     messages = {_name(kind): _message(kind) for kind in (*from_client, *from_server)}
     messages["audio"] = _binary("Audio of the utterance that is being spoken", _AUDIO)
-    messages["microphone"] = _binary("A piece of a recording", _MICROPHONE)
+    messages["microphone"] = _binary("A piece of the microphone", _MICROPHONE)
     server_names = [*map(_name, from_server), "audio"]
     client_names = [*map(_name, from_client), "microphone"]
     return {

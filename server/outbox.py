@@ -16,6 +16,8 @@ class Parcel:
     payload: str | bytes
     on_sent: Callable[[float], None] | None
     """Called with the time when the transport takes it."""
+    shape: Callable[[bytes], bytes] | None = None
+    """Makes of an audio frame what leaves, at the last moment; the length stays."""
 
 
 class Outbox:
@@ -42,10 +44,14 @@ class Outbox:
         self.answer_bytes += len(payload)
 
     def stream(
-        self, number: int, payload: str | bytes, on_sent: Callable[[float], None] | None = None
+        self,
+        number: int,
+        payload: str | bytes,
+        on_sent: Callable[[float], None] | None = None,
+        shape: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """Queue a message of an utterance behind everything of the stream."""
-        self._stream.append(Parcel(number, payload, on_sent))
+        """Queue a message of an utterance behind everything of the stream; see `Parcel`."""
+        self._stream.append(Parcel(number, payload, on_sent, shape))
         self.stream_bytes += len(payload)
 
     def drop(self, number: int) -> bytes:
@@ -70,6 +76,9 @@ class Outbox:
             return None
         parcel = self._stream.popleft()
         self.stream_bytes -= len(parcel.payload)
+        payload = parcel.payload
+        if parcel.shape is not None and isinstance(payload, bytes):
+            payload = parcel.shape(payload)
         if parcel.on_sent is not None:
             parcel.on_sent(now)
-        return parcel.payload
+        return payload

@@ -18,25 +18,22 @@ from typing import Final
 
 from cosyvoice_stream.errors import InvalidMessage, LimitExceeded, ShuttingDown, VoiceStreamError
 from cosyvoice_stream.server.outbox import Outbox
-from cosyvoice_stream.server.plain_audio import UNPACK, faded_end
 from cosyvoice_stream.server.protocol_events import Arrived, Event, RecordingDropped, Stopped
 from cosyvoice_stream.server.protocol_messages import (
     NOTHING_CANCELLED,
     done_message,
     error_message,
-    started_message,
 )
 from cosyvoice_stream.server.recording_state import RecordingState
 from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started
 from cosyvoice_stream.server.utterance import State, Utterance
 from cosyvoice_stream.server.utterance_book import UtteranceBook
+from cosyvoice_stream.server.utterance_stream import UtteranceStream
 from cosyvoice_stream.server.wire import (
     PROTOCOL,
-    AudioHeader,
     ClientMessage,
     EngineSummary,
     Limits,
-    Marks,
     Playback,
     ServerMessage,
     SessionReady,
@@ -46,9 +43,13 @@ from cosyvoice_stream.server.wire import (
     TextDelta,
     TextFlush,
     UtteranceCancel,
+    UtteranceCancelled,
     UtteranceEnd,
     UtteranceSettings,
     UtteranceStart,
+    VadEvent,
+    VadStart,
+    VadStop,
     VoiceBegin,
     VoiceCancel,
     VoiceCommit,
@@ -59,8 +60,6 @@ from cosyvoice_stream.types import Flush
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
 """Answers that wait for a client before its messages are left unread."""
-_TAIL_BYTES: Final = 4
-"""Of what was sent: at least one sample of any uncompressed encoding."""
 _TAKE_CHARS: Final = 1024
 """Text that the engine takes at a time."""
 
@@ -92,11 +91,11 @@ class SessionProtocol:
         self._engine = engine
         self._defaults = defaults or UtteranceSettings()
         self._settings = self._defaults
-        self._raw = raw_framing
         self._warn = warn
         self._outbox = Outbox()
         self._events: list[Event] = []
         self._book = UtteranceBook(self.limits, one_at_a_time=raw_framing)
+        self._stream = UtteranceStream(self._outbox, self._book, raw_framing=raw_framing)
         self._recording = RecordingState(self.limits.max_recording_s)
         self._shut_down = False
 
@@ -169,49 +168,23 @@ class SessionProtocol:
 
     def send_started(self, utterance: Utterance, started: Started) -> None:
         """Say what follows."""
-        if not utterance.is_spoken:
-            return
-        utterance.playout = utterance.new_playout(started.sample_rate)
-        utterance.encoding = started.encoding
-        message = started_message(utterance, started)
-        self._outbox.stream(utterance.number, message.to_json())
+        self._stream.start(utterance, started)
 
     def send_marks(self, utterance: Utterance, marks: MarksOut) -> None:
         """Note the words, and send what the client asked for."""
-        if not utterance.is_spoken:
-            return
-        for word in marks.words:
-            utterance.words.add(word.end_ms, word.char_end)
-        wanted = utterance.settings.marks
-        words = list(marks.words) if "word" in wanted else []
-        visemes = list(marks.visemes) if "viseme" in wanted else []
-        if words or visemes:
-            message = Marks(id=utterance.id, words=words, visemes=visemes)
-            self._outbox.stream(utterance.number, message.to_json())
+        self._stream.marks(utterance, marks)
 
     def send_audio(self, utterance: Utterance, audio: AudioOut) -> None:
         """Queue a frame. Frames of an utterance that has ended are dropped."""
-        if not utterance.is_spoken:
-            return
-        utterance.playout.add_generated(audio.end_sample - audio.first_sample)
-        if self._raw:
-            if not audio.data:
-                return
-            frame = audio.data
-        else:
-            header = AudioHeader(utterance.number, audio.first_sample, audio.last)
-            frame = header.pack() + audio.data
-        tail = audio.data[-_TAIL_BYTES:]
-        on_sent = partial(utterance.note_sent, audio.end_sample, tail, audio.last)
-        self._outbox.stream(utterance.number, frame, on_sent)
+        self._stream.audio(utterance, audio)
 
     def send_done(self, utterance: Utterance, done: Done) -> None:
         """Say that all audio has been sent; until this leaves, a cancel still stops the rest."""
-        self._finish(utterance, done_message(utterance, done), State.DONE)
+        self._stream.finish(utterance, done_message(utterance, done), State.DONE)
 
     def send_failed(self, utterance: Utterance, error: BaseException) -> None:
         """End an utterance with an error, behind the audio that it has."""
-        self._finish(utterance, error_message(error, utterance.id), State.FAILED)
+        self._stream.finish(utterance, error_message(error, utterance.id), State.FAILED)
 
     def send(self, message: ServerMessage) -> None:
         """Send what does not belong to an utterance (``voice.*``)."""
@@ -237,6 +210,18 @@ class SessionProtocol:
         """The recording has been answered; another one may begin."""
         self._recording.over()
 
+    def uplink_changed(self, event: VadEvent, wanted: VadStart, now: float) -> None:
+        """The listener has begun to speak, perhaps, or has stopped.
+
+        A suspicion turns the speech down; a verdict cancels it, or leaves it as loud as it was.
+        """
+        self._answer(event)
+        maybe = event.state == "maybe_speech"
+        self._stream.turn_down(wanted.duck_db if maybe else 0.0)
+        if event.state == "speech" and wanted.cancel:
+            for answer in self._stop_speaking(self._book.live, now):
+                self._answer(answer.model_copy(update={"reason": "speech"}))
+
     def shut_down(self) -> None:
         """Tell the client that the server stops, and open no more utterances."""
         if not self._shut_down:
@@ -246,7 +231,8 @@ class SessionProtocol:
     def abandon(self, error: VoiceStreamError) -> None:
         """End everything that is live with an error."""
         for utterance in self._book.live:
-            self._end_now(utterance, State.FAILED)
+            self._stream.stop(utterance, State.FAILED, None)
+            self._events.append(Stopped(utterance))
             self.refuse(error, utterance.id)
 
     def take(self, now: float) -> str | bytes | None:
@@ -309,6 +295,12 @@ class SessionProtocol:
                 self._events += self._recording.commit(message.request_id)
             case VoiceCancel():
                 self._events += self._recording.cancel()
+            case VadStart():
+                self._events += self._recording.listen(message)
+                self._stream.turn_down(0.0)
+            case VadStop():
+                self._events += self._recording.stop_listening()
+                self._stream.turn_down(0.0)
 
     def _open(self, message: UtteranceStart | Speak) -> Utterance:
         if self._shut_down:
@@ -324,7 +316,7 @@ class SessionProtocol:
             self._book.check_text(utterance.text_chars, message.text)
         except LimitExceeded as error:
             # With a hole in its text it would say something that nobody wrote.
-            self._end_now(utterance, State.FAILED)
+            self._end_now(utterance, State.FAILED, now)
             self.refuse(error, utterance.id)
             return
         self._book.add_text(utterance, message.text)
@@ -337,43 +329,22 @@ class SessionProtocol:
 
     def _cancel(self, message: UtteranceCancel, now: float) -> None:
         targets = self._book.live if message.id is None else [self._book.known(message.id)]
-        answers = []
-        for utterance in targets:
-            if utterance.is_live:
-                self._fade(utterance, self._end_now(utterance, State.CANCELLED), now)
-            answers.append(utterance.positions(now))
+        answers = self._stop_speaking(targets, now)
         for answer in answers or [NOTHING_CANCELLED]:
             self._answer(answer.model_copy(update={"request_id": message.request_id}))
 
-    def _finish(self, utterance: Utterance, message: ServerMessage, state: State) -> None:
-        """Queue the last message of an utterance; it ends when that leaves."""
-        if not utterance.is_spoken:
-            return
-        utterance.state = State.GENERATED
-        utterance.pending.clear()
-        self._outbox.stream(
-            utterance.number, message.to_json(), lambda _: self._book.end(utterance, state)
-        )
+    def _stop_speaking(self, targets: list[Utterance], now: float) -> list[UtteranceCancelled]:
+        """Cancel what of this is live; return how far each one came."""
+        answers = []
+        for utterance in targets:
+            if utterance.is_live:
+                self._end_now(utterance, State.CANCELLED, now)
+            answers.append(utterance.positions(now))
+        return answers
 
-    def _end_now(self, utterance: Utterance, state: State) -> bytes:
-        """End it and return the audio frame that would have left next, or nothing."""
-        frame = self._outbox.drop(utterance.number)
-        self._book.end(utterance, state)
+    def _end_now(self, utterance: Utterance, state: State, now: float) -> None:
+        self._stream.stop(utterance, state, now)
         self._events.append(Stopped(utterance))
-        return frame
-
-    def _fade(self, utterance: Utterance, frame: bytes, now: float) -> None:
-        """Let what the listener hears end without a click."""
-        playout = utterance.playout
-        if utterance.is_sent or not playout.sent or utterance.encoding not in UNPACK:
-            return
-        after = frame if self._raw else frame[AudioHeader.SIZE :]
-        data, samples = faded_end(
-            utterance.encoding, playout.sample_rate, utterance.sent_tail, after
-        )
-        header = b"" if self._raw else AudioHeader(utterance.number, playout.sent, True).pack()
-        utterance.note_sent(playout.sent + samples, b"", True, now)
-        self._outbox.answer(header + data)
 
     def _nameable(self, utterance_id: str | None, *, opening: bool) -> str | None:
         if utterance_id is None or not self._book.may_be_named(utterance_id, opening=opening):

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from cosyvoice_stream.errors import VoiceStreamError
 from cosyvoice_stream.server.utterance import Utterance
-from cosyvoice_stream.server.wire import VoiceBegin
+from cosyvoice_stream.server.wire import VadStart, VoiceBegin
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,33 @@ class RecordingDropped:
     """Of the message that began it, for the answer."""
 
 
+@dataclass(frozen=True, slots=True)
+class UplinkBegun:
+    """The listener's microphone follows. The session says what it hears with `uplink_changed`."""
+
+    message: VadStart
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkAudio:
+    """A piece of the microphone's stream, cut anywhere."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkEnded:
+    """No more of the microphone."""
+
+
 Event: TypeAlias = (
-    Arrived | Stopped | RecordingBegun | RecordingAudio | RecordingCommitted | RecordingDropped
+    Arrived
+    | Stopped
+    | RecordingBegun
+    | RecordingAudio
+    | RecordingCommitted
+    | RecordingDropped
+    | UplinkBegun
+    | UplinkAudio
+    | UplinkEnded
 )

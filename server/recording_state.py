@@ -1,4 +1,4 @@
-"""Rules of a microphone recording inside a session: when its frames are welcome, and how many."""
+"""Rules of the microphone inside a session: what its frames are for, and how many are welcome."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from cosyvoice_stream.server.protocol_events import (
     RecordingBegun,
     RecordingCommitted,
     RecordingDropped,
+    UplinkAudio,
+    UplinkBegun,
+    UplinkEnded,
 )
-from cosyvoice_stream.server.wire import VoiceBegin
+from cosyvoice_stream.server.wire import RecordingFormat, VadStart, VoiceBegin
+from cosyvoice_stream.streaming.vad import RATES_HZ
 
 SAMPLE_BYTES: Final = {"pcm_s16le": 2, "pcm_f32le": 4, "mulaw": 1, "alaw": 1}
 """Encodings that a recording may have, and the bytes of one sample."""
 _RATES_HZ: Final = (8000, 48_000)
+_MAX_UPLINK_BYTES: Final = 64 * 1024
+"""Of one frame: it is judged at once, on the event loop, in a few milliseconds."""
 
 
 class _State(Enum):
@@ -26,10 +32,12 @@ class _State(Enum):
     OVERRUN = auto()
     """Too long; the rest of it, which is on its way, is ignored."""
     CHECKING = auto()
+    LISTENING = auto()
+    """Not a recording: the stream is watched for speech."""
 
 
 class RecordingState:
-    """At most one recording at a time. All methods return the events that follow.
+    """One use of the microphone at a time. All methods return the events that follow.
 
     Args:
         max_s: Longest recording, in seconds.
@@ -48,20 +56,12 @@ class RecordingState:
             InvalidState: One is under way.
             UnsupportedFormat: No such encoding or rate.
         """
-        if self._state in (_State.OPEN, _State.CHECKING):
-            raise InvalidState("a recording is under way", how_to_fix="commit or cancel it first")
-        sample_bytes = SAMPLE_BYTES.get(message.input.encoding)
-        if sample_bytes is None:
-            raise UnsupportedFormat(
-                "input.encoding is not known", how_to_fix=f"use one of {', '.join(SAMPLE_BYTES)}"
-            )
+        self._check_free()
+        sample_bytes = _check_encoding(message.input)
         rate = message.input.sample_rate
         low, high = _RATES_HZ
         if not low <= rate <= high:
-            raise UnsupportedFormat(
-                f"input.sample_rate = {rate} is not available",
-                how_to_fix=f"use a rate from {low} to {high}",
-            )
+            raise _no_such_rate(rate, f"a rate from {low} to {high}")
         self._state = _State.OPEN
         self._request_id = message.request_id
         self._bytes_left = int(self._max_s * rate) * sample_bytes
@@ -72,8 +72,12 @@ class RecordingState:
 
         Raises:
             InvalidState: No recording is open.
-            LimitExceeded: It is too long; it is dropped.
+            LimitExceeded: The recording is too long, or the frame; it is dropped.
         """
+        if self._state is _State.LISTENING:
+            if len(data) > _MAX_UPLINK_BYTES:
+                raise LimitExceeded("bytes of one microphone frame", _MAX_UPLINK_BYTES, len(data))
+            return [UplinkAudio(data)]
         if self._state in (_State.OVERRUN, _State.CHECKING):
             return []  # it was on its way
         if self._state is not _State.OPEN:
@@ -110,10 +114,58 @@ class RecordingState:
             raise InvalidState(
                 "the recording is being checked", how_to_fix="delete the voice when it is ready"
             )
-        dropped: list[Event] = [] if self._state is _State.NONE else [RecordingDropped()]
+        if self._state in (_State.NONE, _State.LISTENING):
+            return []
         self._state = _State.NONE
-        return dropped
+        return [RecordingDropped()]
+
+    def listen(self, message: VadStart) -> list[Event]:
+        """Watch the microphone for speech; a second call changes how.
+
+        Raises:
+            InvalidState: A recording is under way.
+            UnsupportedFormat: No such encoding or rate.
+        """
+        if self._state is not _State.LISTENING:
+            self._check_free()
+        _check_encoding(message.input)
+        if message.input.sample_rate not in RATES_HZ:
+            rates = ", ".join(map(str, RATES_HZ))
+            raise _no_such_rate(message.input.sample_rate, f"one of {rates}")
+        self._state = _State.LISTENING
+        return [UplinkBegun(message)]
+
+    def stop_listening(self) -> list[Event]:
+        """Watch it no more; without `listen` nothing happens."""
+        if self._state is not _State.LISTENING:
+            return []
+        self._state = _State.NONE
+        return [UplinkEnded()]
 
     def over(self) -> None:
         """The recording has been answered."""
         self._state = _State.NONE
+
+    def _check_free(self) -> None:
+        if self._state in (_State.OPEN, _State.CHECKING):
+            raise InvalidState("a recording is under way", how_to_fix="commit or cancel it first")
+        if self._state is _State.LISTENING:
+            raise InvalidState(
+                "the microphone is being watched for speech", how_to_fix="send vad.stop first"
+            )
+
+
+def _check_encoding(form: RecordingFormat) -> int:
+    """Return the bytes of one sample."""
+    sample_bytes = SAMPLE_BYTES.get(form.encoding)
+    if sample_bytes is None:
+        raise UnsupportedFormat(
+            "input.encoding is not known", how_to_fix=f"use one of {', '.join(SAMPLE_BYTES)}"
+        )
+    return sample_bytes
+
+
+def _no_such_rate(rate: int, use: str) -> UnsupportedFormat:
+    return UnsupportedFormat(
+        f"input.sample_rate = {rate} is not available", how_to_fix=f"use {use}"
+    )

@@ -39,10 +39,14 @@ from cosyvoice_stream.server.protocol_events import (
     RecordingCommitted,
     RecordingDropped,
     Stopped,
+    UplinkAudio,
+    UplinkBegun,
+    UplinkEnded,
 )
 from cosyvoice_stream.server.speaker import MAX_STREAM_BYTES, Speaker
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.transport import Closed, PeerStalled, Transport, Writer
+from cosyvoice_stream.server.uplink import UplinkEar
 from cosyvoice_stream.server.voice_service import EnrolRequest, VoiceService
 from cosyvoice_stream.server.wire import VoiceReady, VoiceRejected
 
@@ -95,6 +99,7 @@ class Session:
         self._ended = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._recording: MicRecording | None = None
+        self._uplink: UplinkEar | None = None
         self._own_voices: list[str] = []
 
     async def run(self) -> None:
@@ -181,8 +186,9 @@ class Session:
         self._speaker.heard()
 
     def _handle_events(self) -> None:
-        for event in self._protocol.events():
-            self._handle(event)
+        while events := self._protocol.events():
+            for event in events:
+                self._handle(event)
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -203,6 +209,13 @@ class Session:
                 self._recording = None
             case RecordingDropped():
                 self._recording = None
+            case UplinkBegun(message):
+                self._uplink = UplinkEar(message)
+            case UplinkAudio(data) if self._uplink is not None:
+                for change in self._uplink.push(data):
+                    self._protocol.uplink_changed(change, self._uplink.message, self._clock())
+            case UplinkEnded():
+                self._uplink = None
 
     # Recording
 

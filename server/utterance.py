@@ -140,10 +140,9 @@ class Utterance:
         """The positions of a listener like this one's, all zero."""
         return Playout(sample_rate, buffer_ms=self.settings.output.buffer_ms)
 
-    def note_sent(self, position: int, tail: bytes, last: bool, now: float) -> None:
+    def note_sent(self, position: int, last: bool, now: float) -> None:
         """The transport has taken audio that ends before `position`."""
         self.playout.set_sent(position, now)
-        self.sent_tail = tail or self.sent_tail
         self.is_sent = self.is_sent or last
 
     def hold_s(self, now: float) -> float:

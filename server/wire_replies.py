@@ -29,8 +29,12 @@ class AnswerBase(ServerMessageBase):
 
     def to_json(self) -> str:
         """The text frame."""
-        left_out = {"request_id"} if self.request_id is None else None
+        left_out = {name for name in _LEFT_OUT if getattr(self, name, "") is None}
         return self.model_dump_json(exclude_none=self.omit_none, exclude=left_out)
+
+
+_LEFT_OUT: Final = ("request_id", "reason")
+"""Fields that are absent rather than null."""
 
 
 class VoiceName(BaseModel):
@@ -156,6 +160,8 @@ class UtteranceCancelled(AnswerBase):
     played_ms: float
     played_estimated: bool
     spoken_text: str
+    reason: Literal["speech"] | None = None
+    """``speech``: the listener spoke; left out where the client asked for it."""
 
 
 class VoiceProgress(ServerMessageBase):
@@ -188,6 +194,14 @@ class VoiceRejected(AnswerBase):
     quality: dict[str, Any] | None = None
 
 
+class VadEvent(ServerMessageBase):
+    """What comes up the microphone is something else from here on."""
+
+    type: Literal["vad.event"] = "vad.event"
+    state: Literal["silence", "maybe_speech", "speech"]
+    at_ms: float
+
+
 class ErrorMessage(AnswerBase):
     """Something went wrong. With an `id`, that utterance has ended with it."""
 
@@ -211,6 +225,7 @@ ServerMessage: TypeAlias = (
     | VoiceProgress
     | VoiceReady
     | VoiceRejected
+    | VadEvent
     | ErrorMessage
 )
 _server_message: Final[TypeAdapter[ServerMessage]] = TypeAdapter(

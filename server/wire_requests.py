@@ -175,6 +175,34 @@ class VoiceCancel(Message):
     type: Literal["voice.cancel"] = "voice.cancel"
 
 
+class UplinkFormat(RecordingFormat):
+    """Form of a microphone stream."""
+
+    channels: Literal[1, 2] = 1
+    """With two, interleaved, the second is what the loudspeaker plays."""
+
+
+class VadStart(Message):
+    """The microphone follows in binary frames: stop speaking when somebody speaks into it."""
+
+    type: Literal["vad.start"] = "vad.start"
+    input: UplinkFormat = UplinkFormat()
+    mode: Annotated[int, Field(ge=0, le=3)] = 2
+    """Of the detector: 0 takes much for speech, 3 little."""
+    start_ms: Annotated[int, Field(ge=20, le=1000)] = 60
+    min_speech_ms: Annotated[int, Field(ge=20, le=5000)] = 200
+    stop_ms: Annotated[int, Field(ge=40, le=5000)] = 400
+    duck_db: Annotated[float, Field(ge=-60, le=0)] = -12.0
+    cancel: bool = True
+    """Whether speech cancels what is live."""
+
+
+class VadStop(Message):
+    """No more of the microphone."""
+
+    type: Literal["vad.stop"] = "vad.stop"
+
+
 ClientMessage: TypeAlias = Annotated[
     SessionUpdate
     | UtteranceStart
@@ -186,7 +214,9 @@ ClientMessage: TypeAlias = Annotated[
     | Playback
     | VoiceBegin
     | VoiceCommit
-    | VoiceCancel,
+    | VoiceCancel
+    | VadStart
+    | VadStop,
     Field(discriminator="type"),
 ]
 _client_message: TypeAdapter[ClientMessage] = TypeAdapter(ClientMessage)

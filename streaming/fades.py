@@ -30,3 +30,37 @@ def fade_out(samples: Samples) -> Samples:
 def fade_from(value: float, count: int) -> Samples:
     """Go from the last sample that was heard to silence, where what followed it is not known."""
     return np.float32(value) * ramp_down(count)
+
+
+class SmoothGain:
+    """A gain that changes without a click: linear over `RAMP_MS`.
+
+    Args:
+        gain: To begin with.
+    """
+
+    RAMP_MS: Final = 20
+
+    def __init__(self, gain: float = 1.0) -> None:
+        self.target = gain
+        self._now = gain
+
+    @property
+    def is_unity(self) -> bool:
+        """Whether samples pass as they are."""
+        return self._now == self.target == 1.0
+
+    def apply(self, samples: Samples, sample_rate: int) -> Samples:
+        """Scale the next samples of a stream."""
+        step = 1000 / (self.RAMP_MS * sample_rate)
+        path = self._now + np.sign(self.target - self._now) * step * np.arange(1, len(samples) + 1)
+        low, high = sorted((self._now, self.target))
+        gains = np.clip(path, low, high)
+        if len(samples):
+            self._now = float(gains[-1])
+        scaled: Samples = (samples * gains).astype(np.float32)
+        return scaled
+
+    def reset(self, gain: float = 1.0) -> None:
+        """Jump, for a stream that begins."""
+        self.target = self._now = gain

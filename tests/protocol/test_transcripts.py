@@ -18,6 +18,8 @@ from cosyvoice_stream.server.wire import (
     AudioHeader,
     EngineSummary,
     Limits,
+    VadEvent,
+    VadStart,
     WordTime,
     parse_client_message,
     parse_server_message,
@@ -56,7 +58,7 @@ class Player:
     def play(self, line):
         for kind in (
             "now", "client", "client_text", "client_hex", "speech", "text", "events", "server",
-            "server_audio", "server_hex", "shut_down", "recording",
+            "server_audio", "server_hex", "shut_down", "recording", "uplink",
         ):  # fmt: skip
             if kind in line:
                 getattr(self, "on_" + kind)(line)
@@ -125,6 +127,10 @@ class Player:
     def on_shut_down(self, line):
         self.protocol.shut_down()
 
+    def on_uplink(self, line):
+        event = VadEvent(state=line["uplink"], at_ms=line["at_ms"])
+        self.protocol.uplink_changed(event, VadStart(), self.now)
+
     def on_recording(self, line):
         self.protocol.recording_over()
 
@@ -155,6 +161,7 @@ def test_every_message_of_the_client_is_in_a_transcript():
     assert sent >= {
         "session.update", "utterance.start", "text.delta", "text.flush", "utterance.end", "speak",
         "utterance.cancel", "playback", "voice.begin", "voice.commit", "voice.cancel",
+        "vad.start", "vad.stop",
     }  # fmt: skip
 
 

@@ -1,5 +1,4 @@
 import asyncio
-import contextlib
 import logging
 
 import numpy as np
@@ -8,53 +7,16 @@ import pytest
 from cosyvoice_stream.errors import EngineBusy, EnrolmentRejected, ShuttingDown
 from cosyvoice_stream.fake import ChunkGate, FakeEngine
 from cosyvoice_stream.server.limits import Admission
-from cosyvoice_stream.server.protocol import SessionProtocol
-from cosyvoice_stream.server.session import MAX_STREAM_BYTES, Session
-from cosyvoice_stream.server.sessions import Sessions, engine_summary
+from cosyvoice_stream.server.session import MAX_STREAM_BYTES
+from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.wire import Limits
+from support.house import House, run
 from support.memory_transport import PATIENCE_S, MemoryTransport, settled
 from support.static_voices import StaticVoices
 from support.stream_server import Counts
 
 pytestmark = pytest.mark.unit
-
-
-class House:
-    """One session with its peer."""
-
-    def __init__(self, engine=None, *, max_live=8, limits=None, **options):
-        self.engine = engine or FakeEngine()
-        self.admission = Admission(max_live)
-        self.voices = StaticVoices(self.engine)
-        self.counts = Counts()
-        self.peer = MemoryTransport()
-        speech = SpeechService(self.engine, self.voices, self.admission)
-        self.protocol = SessionProtocol("s-1", engine_summary(self.engine.info), limits=limits)
-        self.session = Session(
-            self.peer, self.protocol, speech, self.voices, observer=self.counts, **options
-        )
-
-    @contextlib.asynccontextmanager
-    async def open(self):
-        tasks_before = asyncio.all_tasks()
-        running = asyncio.create_task(self.session.run())
-        await self.peer.message("session.ready")
-        try:
-            yield self.peer
-        finally:
-            self.peer.leave()
-            async with asyncio.timeout(PATIENCE_S):
-                await running
-            # Nothing is left, whatever the test did.
-            assert asyncio.all_tasks() == tasks_before
-            assert self.engine.counts.live == 0
-            assert self.admission.live == 0
-            assert (self.counts.opened, self.counts.closed) == (1, 1)
-
-
-def run(test):
-    asyncio.run(asyncio.wait_for(test(), PATIENCE_S * 2))
 
 
 def test_speaks_an_utterance():
