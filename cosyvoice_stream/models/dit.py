@@ -7,6 +7,7 @@ with the input layer of F5-TTS (arXiv 2410.06885).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -101,13 +102,23 @@ class RotaryTable(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        rates = 10_000.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD)
+        rates = 10_000.0 ** (-torch.arange(0, HEAD, 2, device="cpu").float() / HEAD)
         self.register_buffer("inv_freq", rates)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RotaryTable:
+        """Move or convert the module; the rates move along and stay float32.
+
+        Rounded to bfloat16 they would put the angles of frame 1000 off by a radian.
+        """
+        rates = self.inv_freq
+        super()._apply(fn, recurse)
+        self.inv_freq = rates.to(self.inv_freq.device)
+        return self
 
     def angles(self, start: int, count: int) -> Tensor:
         """(T, 32) float32 for frames from `start`."""
         positions = torch.arange(start, start + count, device=self.inv_freq.device)
-        return positions.float()[:, None] * self.inv_freq.float()
+        return positions.float()[:, None] * self.inv_freq
 
 
 def rotate_first_head(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ float noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -88,10 +88,19 @@ class Flow(nn.Module):
         self.input_embedding = nn.Embedding(SPEECH_CODES, token_width)
         self.spk_embed_affine_layer = nn.Linear(SPEAKER_WIDTH, MEL)
         self.decoder = _Decoder(estimator)
+        # On the CPU, whatever the default device: other generators give other numbers.
+        generator = torch.Generator("cpu").manual_seed(0)
         noise = torch.randn(
-            [1, MEL, NOISE_FRAMES], generator=torch.Generator().manual_seed(0), dtype=torch.float32
+            [1, MEL, NOISE_FRAMES], generator=generator, dtype=torch.float32, device="cpu"
         )
         self.register_buffer("noise", noise, persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Flow:
+        """Move or convert the network; the noise moves along and stays float32."""
+        noise = self.noise
+        super()._apply(fn, recurse)
+        self.noise = noise.to(self.noise.device)
+        return self
 
     def encode(self, rows: Tensor, context: Tensor | None, tokens: Walk, frames: Walk) -> Tensor:
         """Embedded tokens (B, K, D) and the three that follow → mu (B, 2 K, M)."""
@@ -101,11 +110,12 @@ class Flow(nn.Module):
         """Open an utterance.
 
         Args:
-            speaker: (1, 192) embedding of the reference speaker.
+            speaker: (1, 192) embedding of the reference speaker, in any precision.
             prompt_mel: (1, T, M) log-mel of the prompt, two frames a prompt token.
             steps: Euler steps.
         """
-        projected = self.spk_embed_affine_layer(F.normalize(speaker, dim=1))
+        layer = self.spk_embed_affine_layer
+        projected = layer(F.normalize(speaker.float(), dim=1).to(layer.weight.dtype))
         return FlowState(projected, prompt_mel, steps)
 
     def forward(
@@ -151,11 +161,15 @@ class Flow(nn.Module):
         return self.noise[:, :, start:end]
 
     def _solve(self, states: Sequence[FlowState], mu: Tensor, starts: Sequence[int]) -> Tensor:
+        """Solve the equation for new frames: (B, M, T) float32.
+
+        The solution is summed up in float32, whatever precision the estimator computes in.
+        """
         steps, count = states[0].steps, mu.shape[2]
         for state in states:
             if not state.estimator:
                 state.estimator = [CausalState() for _ in range(steps)]
-        x = torch.cat([self._noise(start, count) for start in starts]).to(mu.dtype)
+        x = torch.cat([self._noise(start, count) for start in starts])
         cond = torch.cat(
             [self._condition(s, start, count, mu) for s, start in zip(states, starts, strict=True)]
         )
@@ -170,12 +184,12 @@ class Flow(nn.Module):
         for k in range(steps):
             walk = Walk([s.estimator[k] for s in states], GUIDANCE_ROWS, BLOCK_FRAMES, starts)
             t = torch.full((mu.shape[0],), times[k], device=mu.device)
-            velocity = self.decoder.estimator(
-                x.repeat_interleave(GUIDANCE_ROWS, dim=0), mu, t, speaker, cond, walk
-            ).unflatten(0, (-1, GUIDANCE_ROWS))
+            rows = x.to(mu.dtype).repeat_interleave(GUIDANCE_ROWS, dim=0)
+            velocity = self.decoder.estimator(rows, mu, t, speaker, cond, walk).float()
+            velocity = velocity.unflatten(0, (-1, GUIDANCE_ROWS))
             velocity = (1 + GUIDANCE) * velocity[:, 0] - GUIDANCE * velocity[:, 1]
             x = x + (times[k + 1] - times[k]) * velocity
-        return x.float()
+        return x
 
 
 class FlowV2(Flow):
