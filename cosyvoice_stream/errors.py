@@ -15,6 +15,7 @@ The tree::
     │   └── EnrolmentRejected       the reference recording cannot be used
     ├── EngineError
     │   ├── ModelLoadError
+    │   ├── DownloadFailed          a checkpoint could not be fetched or verified
     │   ├── EngineBusy              come back after `retry_after_s`
     │   ├── UnsupportedLanguage     the engine cannot speak this script
     │   └── SynthesisFailed
@@ -140,6 +141,10 @@ class EngineError(VoiceStreamError):
 
 class ModelLoadError(EngineError):
     """A model file is missing, damaged, or not what was expected."""
+
+
+class DownloadFailed(EngineError):
+    """A checkpoint could not be fetched, or what arrived is not what the hub announced."""
 
 
 class EngineBusy(EngineError):

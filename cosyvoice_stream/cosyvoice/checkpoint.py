@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from cosyvoice_stream.cosyvoice.spec_yaml import Tagged, read_spec_yaml
+from cosyvoice_stream.cosyvoice.versions import BLANK_EN as BLANK_EN
+from cosyvoice_stream.cosyvoice.versions import V1_YAML, VERSIONS, Version
 from cosyvoice_stream.errors import ModelLoadError
 from cosyvoice_stream.models.conformer import ConformerConfig
 from cosyvoice_stream.models.dit import DitConfig
@@ -21,27 +23,8 @@ from cosyvoice_stream.models.qwen2 import Qwen2Config
 from cosyvoice_stream.models.speech_lm import V2_IDS, V3_IDS, SpeechLm
 from cosyvoice_stream.models.unet import UnetConfig
 
-BLANK_EN = "CosyVoice-BlankEN"
 TRAINING_KEYS = frozenset({"epoch", "step"})
 SHOWN_KEYS = 5
-
-
-@dataclass(frozen=True)
-class Version:
-    """What differs between the model families by name alone."""
-
-    number: int
-    yaml_name: str
-    tokenizer_onnx: str
-    mel_high_hz: float
-    """Upper edge of the flow's mel."""
-
-
-VERSIONS = {
-    2: Version(2, "cosyvoice2.yaml", "speech_tokenizer_v2.onnx", 8_000.0),
-    3: Version(3, "cosyvoice3.yaml", "speech_tokenizer_v3.onnx", 12_000.0),
-}
-V1_YAML = "cosyvoice.yaml"
 
 
 @dataclass(frozen=True)
@@ -68,7 +51,7 @@ class ModelSpec:
             raise ModelLoadError(
                 f"{path} is missing",
                 how_to_fix="download the checkpoint again: "
-                f"cosyvoice-stream download cosyvoice{self.version.number}",
+                f"cosyvoice-stream download {self.version.name}",
             )
         return path
 
