@@ -223,7 +223,9 @@ class ModelScope:
         with self._errors(repository, revision):
             entries = self._api.list_repo_files(repository, "model", revision=revision)
         files = {
-            entry.path: RemoteFile(entry.path, entry.size, sha256=entry.sha256 or None)
+            entry.path: RemoteFile(
+                entry.path, entry.size, sha256=(entry.sha256 or "").lower() or None
+            )
             for entry in entries
             if not entry.is_dir
         }
