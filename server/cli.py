@@ -205,6 +205,26 @@ def bench(streams: str, rounds: int, as_json: bool) -> None:
 
 
 @main.command()
+@click.argument("model", metavar="cosyvoice2|cosyvoice3")
+@click.option("--to", "folder", type=click.Path(path_type=Path), help="Folder for the checkpoint.")
+@click.option("--from", "hub", type=click.Choice(["huggingface", "modelscope"]), help="Model hub.")
+@click.option("--revision", help="Branch, tag or commit; the one downloaded before by default.")
+@click.option("--check", is_flag=True, help="Only compare the folder with what was downloaded.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def download(model: str, **options: Any) -> None:
+    """Fetch an official CosyVoice checkpoint: what the engine reads, verified and pinned.
+
+    Interrupted, the same command goes on where it stopped; run again, it verifies the folder and
+    repairs it. The folder is printed on standard output.
+    """
+    with friendly():
+        from cosyvoice_stream.server.download_command import run_download
+
+        if not run_download(model, **options):
+            raise SystemExit(1)
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(as_json: bool) -> None:
     """Check this machine; every finding that is not fine comes with a cure."""

@@ -38,8 +38,8 @@ _KUBERNETES_LINK = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|
 sets ``…_PORT`` to an address such as ``tcp://10.0.0.7:8000``."""
 
 
-def default_voices_dir() -> Path:
-    """Return the folder for voices under the user's data folder of this platform."""
+def user_data_dir() -> Path:
+    """Return this program's folder under the user's data folder of this platform."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
@@ -47,7 +47,12 @@ def default_voices_dir() -> Path:
         base = home / "Library" / "Application Support"
     else:
         base = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    return base / "cosyvoice-stream" / "voices"
+    return base / "cosyvoice-stream"
+
+
+def default_voices_dir() -> Path:
+    """Return the folder for voices of this user."""
+    return user_data_dir() / "voices"
 
 
 def is_loopback(host: str) -> bool:

@@ -56,7 +56,7 @@ def find_version(model: str) -> Version:
     )
 
 
-def check(version: Version, folder: Path) -> tuple[Manifest, dict[str, str]]:
+def compare(version: Version, folder: Path) -> tuple[Manifest, dict[str, str]]:
     """Compare a folder with what was downloaded into it; needs no network.
 
     Returns:

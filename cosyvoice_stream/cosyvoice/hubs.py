@@ -16,6 +16,8 @@ from cosyvoice_stream.errors import ConfigError, DownloadFailed
 logger = logging.getLogger(__name__)
 
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+LONGEST_REASON: Final = 160
+"""Characters of a library's message that are shown."""
 GO_ON: Final = "check the network and run the same command again: it goes on where it stopped"
 
 
@@ -75,9 +77,10 @@ def _needs_extra(library: str) -> ConfigError:
 
 
 def _one_line(error: BaseException) -> str:
-    """The first line of a library's message; some add pages of advice."""
+    """The start of a library's message; some add pages of advice."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}…"
 
 
 def _is_local(error: BaseException) -> bool:
