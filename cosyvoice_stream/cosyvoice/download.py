@@ -19,6 +19,7 @@ from cosyvoice_stream.cosyvoice.manifest import (
     Manifest,
     PinnedFile,
     git_sha1_of,
+    not_a_folder,
     read_manifest,
     sha256_of,
 )
@@ -115,9 +116,7 @@ def download(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise ConfigError(
-            f"{folder} is not a folder", how_to_fix="name a folder with --to"
-        ) from error
+        raise not_a_folder(folder) from error
     with _alone(folder):
         pinned = _manifest_of(version, folder)
         if pinned is not None and revision in (None, pinned.commit) and hub.name == pinned.hub:
@@ -163,9 +162,16 @@ def _alone(folder: Path) -> Iterator[None]:
     staging = folder / STAGING
     staging.mkdir(exist_ok=True)
     try:
-        with FileLock(staging / "lock", timeout=0):
-            yield
-            shutil.rmtree(staging, ignore_errors=True)
+        with FileLock(staging / "lock", timeout=0) as lock:
+            whole = False
+            try:
+                yield
+                whole = True
+            finally:
+                held = Path(lock.lock_file)
+                parts = (path for path in staging.rglob("*") if path.is_file() and path != held)
+                if whole or not any(parts):
+                    shutil.rmtree(staging, ignore_errors=True)
     except Timeout as error:
         raise DownloadFailed(
             f"another download into {folder} is running", how_to_fix="wait until it is done"

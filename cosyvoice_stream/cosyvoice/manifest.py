@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cosyvoice_stream.errors import DownloadFailed
+from cosyvoice_stream.errors import ConfigError, DownloadFailed
 
 MANIFEST: Final = "cosyvoice-stream.lock.json"
 FORMAT: Final = 1
@@ -83,7 +83,8 @@ def read_manifest(folder: Path) -> Manifest | None:
     """Read the manifest of a folder; None if it has none.
 
     Raises:
-        DownloadFailed: It is damaged or from another version of this program.
+        ConfigError: The folder is a file.
+        DownloadFailed: The manifest is damaged or from another version of this program.
     """
     path = folder / MANIFEST
     try:
@@ -100,11 +101,18 @@ def read_manifest(folder: Path) -> Manifest | None:
         )
     except FileNotFoundError:
         return None
+    except NotADirectoryError as error:
+        raise not_a_folder(folder) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DownloadFailed(
             f"{path} is damaged, or another version of cosyvoice-stream wrote it",
             how_to_fix="delete it and download again: files that are right are kept",
         ) from error
+
+
+def not_a_folder(folder: Path) -> ConfigError:
+    """Return what to raise when a path for a checkpoint leads to a file."""
+    return ConfigError(f"{folder} is not a folder", how_to_fix="name a folder with --to")
 
 
 def _text(value: Any) -> str:
