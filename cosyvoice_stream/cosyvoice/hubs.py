@@ -16,6 +16,8 @@ from cosyvoice_stream.errors import ConfigError, DownloadFailed
 logger = logging.getLogger(__name__)
 
 DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+ATTEMPTS: Final = 3
+"""Times that a file is asked for in a row without a byte of it arriving."""
 LONGEST_REASON: Final = 160
 """Characters of a library's message that are shown."""
 GO_ON: Final = "check the network and run the same command again: it goes on where it stopped"
@@ -138,6 +140,7 @@ class HuggingFace:
     def fetch(self, repository: str, listing: Listing, file: RemoteFile, folder: Path) -> None:
         """See `Hub`."""
         from huggingface_hub import get_token, hf_hub_url
+        from huggingface_hub.errors import HfHubHTTPError
         from huggingface_hub.file_download import http_get
 
         target = folder / file.name
@@ -151,6 +154,7 @@ class HuggingFace:
         with part.open("ab") as out, self._errors(repository, revision):
             if out.tell() > file.size_bytes:
                 out.truncate(0)
+            vain = 0
             while (start := out.tell()) < file.size_bytes:
                 try:
                     http_get(
@@ -163,7 +167,8 @@ class HuggingFace:
                     )
                 except _http_errors() as error:
                     out.flush()
-                    if _is_local(error) or out.tell() <= start:
+                    vain = 0 if out.tell() > start else vain + 1
+                    if _is_local(error) or isinstance(error, HfHubHTTPError) or vain == ATTEMPTS:
                         raise
                     logger.warning("Connection lost after %d bytes, going on", out.tell())
         part.replace(target)
