@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,23 +36,26 @@ def hub() -> Iterator[FakeHub]:
 
 
 def env(tmp_path: Path, hub: FakeHub) -> dict[str, str]:
-    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data"), "HF_HOME": ""}
+    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
     caches = {"HF_HOME": str(tmp_path / "hf"), "MODELSCOPE_CACHE": str(tmp_path / "ms")}
     return environment(tmp_path) | home | caches | hub.settings()
 
 
-def run(tmp_path: Path, hub: FakeHub, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    tmp_path: Path, hub: FakeHub, *arguments: str, stderr: Any = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     """Run `download cosyvoice2 --to model` with further arguments."""
     result = subprocess.run(
         command("download", "cosyvoice2", "--to", "model", *arguments),
         cwd=tmp_path,
         env=env(tmp_path, hub),
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert "Traceback" not in result.stderr
+    assert "Traceback" not in (result.stderr or "")
     return result
 
 
@@ -115,6 +120,26 @@ def test_version_3_comes_from_its_own_repository_into_the_data_folder(tmp_path: 
         folder = tmp_path / "data" / "cosyvoice-stream" / "models" / "cosyvoice3"
         assert (result.returncode, result.stdout, result.stderr) == (0, f"{folder}\n", "")
         assert (folder / "speech_tokenizer_v3.onnx").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+@pytest.mark.parametrize(("quiet", "seen"), [((), True), (("-q",), False)])
+def test_a_terminal_shows_a_bar(
+    tmp_path: Path, hub: FakeHub, quiet: tuple[str, ...], seen: bool
+) -> None:
+    import pty
+    import termios
+
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 100))
+    with open(ours, "rb", buffering=0), open(theirs, "wb", buffering=0) as terminal:
+        run(tmp_path, hub, *quiet, stderr=terminal)
+        terminal.write(b"end")
+        shown = b""
+        while not shown.endswith(b"end"):
+            shown += os.read(ours, 65_536)
+    assert (b"llm.pt: 100%|" in shown) == seen
+    assert (shown == b"end") != seen
 
 
 def test_files_that_a_revision_lacks(tmp_path: Path, hub: FakeHub) -> None:
