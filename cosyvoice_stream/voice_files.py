@@ -42,6 +42,8 @@ class VoiceRecord:
     """The speaker's statement of consent."""
     quality: Mapping[str, Any] = field(default_factory=dict)
     """`QualityReport.to_json` of the recording."""
+    owner: str | None = None
+    """Name of the key that made it, which does not give the key away; None without keys."""
 
 
 def write(path: Path, data: bytes) -> None:

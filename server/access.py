@@ -23,6 +23,9 @@ from cosyvoice_stream.server.settings import Settings, is_loopback
 
 logger = logging.getLogger(__name__)
 
+CALLER_KEY: Final = "cosyvoice_stream.key"
+"""In the state of a scope, where keys are set: `key_name` of the caller's."""
+
 _EXPOSED: Final = (
     "X-Sample-Rate, X-Channels, X-Encoding, X-Bytes-Per-Sample, X-Byte-Order, X-Seed, X-Voice, "
     "Retry-After"
@@ -88,6 +91,8 @@ class AccessControl:
                 "send Authorization: Bearer KEY, X-API-Key: KEY, or ?api_key=KEY",
             )
         else:
+            if self._keys and key is not None:
+                scope.setdefault("state", {})[CALLER_KEY] = key_name(key)
             await self._app(scope, receive, send)
 
     def _opens(self, key: str | None) -> bool:
@@ -128,6 +133,17 @@ class AccessControl:
         method = scope.get("method", "WEBSOCKET")
         elapsed_ms = (time.monotonic() - began) * 1000
         logger.debug("< %s %s %d after %.0f ms", method, route, status, elapsed_ms)
+
+
+def key_name(key: str) -> str:
+    """A name for a key that does not give it away."""
+    return hashlib.sha256(b"caller:" + key.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def caller_key(scope: Scope) -> str | None:
+    """`key_name` of the key that a connection was opened with; None where keys are not set."""
+    name: str | None = scope.get("state", {}).get(CALLER_KEY)
+    return name
 
 
 def _take_key(scope: Scope, headers: Headers) -> str | None:

@@ -70,9 +70,14 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         VoiceStore(settings.voices_dir, max_voices=settings.max_voices),
         require_consent=settings.require_consent,
         max_reference_s=settings.max_reference_s,
+        max_per_owner=settings.max_voices_per_key,
     )
     readiness = Readiness(metrics, engine.start, voices.warm_up, warm_up_codecs)
-    admission = Admission(settings.max_live_utterances)
+    admission = Admission(
+        settings.max_live_utterances,
+        max_per_key=settings.max_live_per_key,
+        max_wait_s=settings.queue_wait_s,
+    )
     speech = SpeechService(engine, voices, admission, observer=metrics)
     services = Services(
         settings=settings,
@@ -88,6 +93,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             limits=session_limits(settings),
             defaults=session_defaults(settings),
             max_sessions=settings.max_sessions,
+            max_sessions_per_key=settings.max_sessions_per_key,
             stall_timeout_s=settings.stall_timeout_s,
         ),
         metrics=metrics,

@@ -21,6 +21,7 @@ from cosyvoice_stream.errors import (
     PeerGone,
     VoiceStreamError,
 )
+from cosyvoice_stream.server.access import caller_key
 from cosyvoice_stream.server.error_map import error_json, http_status, log_internal
 from cosyvoice_stream.server.observability import Metrics
 from cosyvoice_stream.server.services import Services, session_limits
@@ -148,6 +149,7 @@ async def create_voice(request: Request) -> Response:
             transcript=upload.fields.get("transcript"),
             consent=upload.fields.get("consent"),
             persist=_flag(upload.fields, "persist", default=True),
+            owner=caller_key(request.scope),
         )
         try:
             made = await services.voices.enrol_file(upload.path, wanted)

@@ -27,6 +27,7 @@ from cosyvoice_stream.errors import (
     VoiceStreamError,
 )
 from cosyvoice_stream.server.error_map import log_internal
+from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.mic_recording import MicRecording
 from cosyvoice_stream.server.observability import SessionLog
 from cosyvoice_stream.server.observer import Observer
@@ -72,6 +73,7 @@ class Session:
         observer: Is told what happens.
         require_ready: Raises while the engine takes no work.
         stall_timeout_s: A peer that takes nothing for so long is dropped.
+        key: `key_name` of the peer's key: whose limits count.
     """
 
     def __init__(
@@ -84,7 +86,9 @@ class Session:
         observer: Observer,
         require_ready: Callable[[], None] = lambda: None,
         stall_timeout_s: float = 15.0,
+        key: str | None = None,
     ) -> None:
+        self._key = key
         self._transport = transport
         self._protocol = protocol
         self._voices = voices
@@ -94,7 +98,13 @@ class Session:
         self._log = SessionLog(logger, protocol.session_id)
         self._writer = Writer(transport, lambda: protocol.take(self._clock()), stall_timeout_s)
         self._speaker = Speaker(
-            protocol, self._writer, speech, observer, require_ready=require_ready, log=self._log
+            protocol,
+            self._writer,
+            speech,
+            observer,
+            caller=Caller(key),
+            require_ready=require_ready,
+            log=self._log,
         )
         self._ended = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
@@ -231,6 +241,7 @@ class Session:
                     transcript=wanted.transcript,
                     consent=wanted.consent,
                     persist=wanted.persist,
+                    owner=self._key,
                 ),
             )
         except EnrolmentRejected as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable
 
 from cosyvoice_stream.errors import EngineBusy, ShuttingDown
@@ -31,6 +32,7 @@ class Sessions:
         limits: What one session may ask for.
         defaults: Settings before any `session.update`.
         max_sessions: More are refused.
+        max_sessions_per_key: Of these, for one key.
         stall_timeout_s: A peer that takes nothing for so long is dropped.
     """
 
@@ -44,6 +46,7 @@ class Sessions:
         limits: Limits | None = None,
         defaults: UtteranceSettings | None = None,
         max_sessions: int = 500,
+        max_sessions_per_key: int | None = None,
         stall_timeout_s: float = 15.0,
     ) -> None:
         self._speech = speech
@@ -53,9 +56,11 @@ class Sessions:
         self._limits = limits or Limits()
         self._defaults = defaults or UtteranceSettings()
         self._max_sessions = max_sessions
+        self._max_per_key = max_sessions_per_key
         self._stall_timeout_s = stall_timeout_s
         self._engine = engine_summary(speech.engine.info)
         self._live: set[Session] = set()
+        self._per_key: Counter[str] = Counter()
         self._draining = False
 
     @property
@@ -63,8 +68,11 @@ class Sessions:
         """Open sessions."""
         return len(self._live)
 
-    def check_room(self) -> None:
+    def check_room(self, key: str | None = None) -> None:
         """Refuse a newcomer.
+
+        Args:
+            key: `key_name` of the key that it comes with.
 
         Raises:
             ShuttingDown: The server is about to stop.
@@ -74,13 +82,19 @@ class Sessions:
             raise ShuttingDown
         if len(self._live) >= self._max_sessions:
             raise EngineBusy(_RETRY_S, "all sessions are taken")
+        limit = self._max_per_key
+        if key is not None and limit is not None and self._per_key[key] >= limit:
+            raise EngineBusy(_RETRY_S, "all sessions of this key are taken")
 
-    async def serve(self, transport: Transport, *, raw_framing: bool) -> None:
+    async def serve(
+        self, transport: Transport, *, raw_framing: bool, key: str | None = None
+    ) -> None:
         """Run one session until its end.
 
         Args:
             transport: The peer.
             raw_framing: Send audio without headers.
+            key: Whose limits count.
         """
         protocol = SessionProtocol(
             "s-" + secrets.token_hex(6),
@@ -98,12 +112,16 @@ class Sessions:
             observer=self._observer,
             require_ready=self._require_ready,
             stall_timeout_s=self._stall_timeout_s,
+            key=key,
         )
         self._live.add(session)
+        self._per_key[key or ""] += 1
         try:
             await session.run()
         finally:
             self._live.discard(session)
+            self._per_key[key or ""] -= 1
+            self._per_key += Counter()  # forget the zeros
 
     async def drain(self, timeout_s: float) -> None:
         """Close all sessions: live utterances finish, new ones are refused, then 1001.

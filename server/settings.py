@@ -167,13 +167,23 @@ class Settings(BaseSettings):
     """Folder of the stored voices. Not set: `cosyvoice-stream/voices` in the user's data folder."""
     max_voices: int = Field(1000, ge=0)
     """Stored voices; further enrolments with `persist` are refused."""
+    max_voices_per_key: int | None = Field(None, ge=0)
+    """Voices that one API key may make, those of open sessions included. Not set: no limit of its
+    own."""
     require_consent: bool = False
     """Refuse to make a voice without a statement of the speaker's consent."""
     max_live_utterances: int = Field(64, ge=1)
     """Utterances that are spoken at the same time, in all sessions; more are refused with `busy`
     and a hint when to try again."""
+    max_live_per_key: int | None = Field(None, ge=1)
+    """Of these, for one API key. Not set: no limit of its own."""
+    queue_wait_s: float = Field(1.0, ge=0, le=60)
+    """Longest wait for a free place among the `max_live_utterances`. Who would wait longer is
+    refused at once; 0 refuses whoever finds no free place."""
     max_sessions: int = Field(500, ge=1)
     """Open WebSockets; more are refused with `busy`."""
+    max_sessions_per_key: int | None = Field(None, ge=1)
+    """Of these, for one API key. Not set: no limit of its own."""
     max_text_chars: int = Field(100_000, ge=1)
     """Characters of text in one utterance."""
     max_upload_mb: float = Field(50, gt=0)

@@ -11,7 +11,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from cosyvoice_stream.errors import PeerGone, VoiceStreamError
+from cosyvoice_stream.server.access import caller_key
 from cosyvoice_stream.server.error_map import log_internal
+from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.observability import Outcome, log_utterance
 from cosyvoice_stream.server.services import Services
 from cosyvoice_stream.server.speech import AudioOut, Speech, Started
@@ -41,7 +43,8 @@ class SpeakResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, whose body has been read."""
-        work = asyncio.create_task(self._speak(send), name="speak")
+        caller = Caller(caller_key(scope))
+        work = asyncio.create_task(self._speak(send, caller), name="speak")
         gone = asyncio.create_task(_client_gone(receive), name="speak: watch the client")
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -59,9 +62,9 @@ class SpeakResponse(Response):
             log_internal(logger, error)
         await _cut_short(scope, receive)
 
-    async def _speak(self, send: Send) -> None:
+    async def _speak(self, send: Send, caller: Caller) -> None:
         outcome: Outcome = "failed"
-        speech = self._services.speech.speak(_whole(self._text), self._settings)
+        speech = self._services.speech.speak(_whole(self._text), self._settings, caller=caller)
         try:
             async with speech:
                 await self._send_audio(speech, send)

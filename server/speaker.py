@@ -19,6 +19,7 @@ from typing import Final
 
 from cosyvoice_stream.errors import VoiceStreamError
 from cosyvoice_stream.server.error_map import error_kind, log_internal
+from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.observability import (
     Outcome,
     SessionLog,
@@ -75,6 +76,7 @@ class Speaker:
         writer: Sends it.
         speech: Speaks.
         observer: Is told how utterances ended.
+        caller: Whose limits count.
         require_ready: Raises while the engine takes no work.
         log: Of the session.
     """
@@ -86,6 +88,7 @@ class Speaker:
         speech: SpeechService,
         observer: Observer,
         *,
+        caller: Caller,
         require_ready: Callable[[], None],
         log: SessionLog,
     ) -> None:
@@ -93,6 +96,7 @@ class Speaker:
         self._writer = writer
         self._speech = speech
         self._observer = observer
+        self._caller = caller
         self._require_ready = require_ready
         self._log = log
         self._clock = speech.clock
@@ -149,7 +153,9 @@ class Speaker:
         utterance = turn.utterance
         try:
             self._require_ready()
-            turn.speech = self._speech.speak(self._text_of(utterance), utterance.settings)
+            turn.speech = self._speech.speak(
+                self._text_of(utterance), utterance.settings, caller=self._caller
+            )
             async with turn.speech:
                 async for event in turn.speech:
                     turn.started = True

@@ -15,7 +15,7 @@ from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import SynthesisFailed
 from cosyvoice_stream.server.cutter import Cutter
 from cosyvoice_stream.server.encoders import open_encoder
-from cosyvoice_stream.server.limits import Admission, Slot
+from cosyvoice_stream.server.limits import ANYBODY, Admission, Caller, Priority, Slot
 from cosyvoice_stream.server.observability import Outcome, UtteranceMetrics
 from cosyvoice_stream.server.observer import SpeechObserver, nobody
 from cosyvoice_stream.server.speech_events import AudioOut, Done, MarksOut, SpeechEvent, Started
@@ -79,19 +79,22 @@ class SpeechService:
         self.observer = observer
         self.clock = clock
 
-    def speak(self, text: TextStream, settings: UtteranceSettings) -> Speech:
+    def speak(
+        self, text: TextStream, settings: UtteranceSettings, *, caller: Caller = ANYBODY
+    ) -> Speech:
         """Speak a text stream.
 
         Args:
             text: Fragments in order; closed with the speech.
             settings: How to speak and encode.
+            caller: Whose limits count; the priority is that of `settings` where that is lower.
 
         Returns:
             An async iterator of `Started`, then `MarksOut` and `AudioOut`, then `Done`. Nothing
             happens before the first step. Iterating raises `EngineBusy`, `VoiceNotFound`,
             `UnsupportedFormat`, `UnsupportedLanguage` or `SynthesisFailed`.
         """
-        return Speech(self, text, settings)
+        return Speech(self, text, settings, caller)
 
     def warnings(self, settings: UtteranceSettings) -> list[str]:
         """What of the settings this engine will not do, in sentences for a person."""
@@ -101,9 +104,17 @@ class SpeechService:
 class Speech:
     """One utterance on its way. Closing it cancels; use it as an async context manager."""
 
-    def __init__(self, service: SpeechService, text: TextStream, settings: UtteranceSettings):
+    def __init__(
+        self,
+        service: SpeechService,
+        text: TextStream,
+        settings: UtteranceSettings,
+        caller: Caller = ANYBODY,
+    ) -> None:
         self._service = service
         self._settings = settings
+        priority = max(caller.priority, Priority[settings.priority.upper()])
+        self._caller = Caller(caller.key, priority)
         self._way = TextWay(text, settings.text, service.clock)
         self._events = self._run()
         self._slot: Slot | None = None
@@ -168,7 +179,9 @@ class Speech:
         service, settings = self._service, self._settings
         info = service.engine.info
         try:
-            with service.admission.admit() as self._slot:
+            with self._stage("queue"):
+                self._slot = await service.admission.enter(self._caller)
+            with self._slot:
                 output = settings.output
                 with self._stage("open"):
                     encoder = await open_encoder(

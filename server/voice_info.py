@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from cosyvoice_stream.errors import LimitExceeded
@@ -23,6 +23,8 @@ class EnrolRequest:
     """The speaker's statement of consent."""
     persist: bool = True
     """Store the voice; otherwise it lives in memory until it is deleted or displaced."""
+    owner: str | None = None
+    """`key_name` of the key that asks for it, for the limit of each key."""
 
     def checked(self) -> EnrolRequest:
         """Return the request without control characters and outer spaces in its texts.
@@ -37,8 +39,11 @@ class EnrolRequest:
         ):
             if text is not None and len(text) > limit:
                 raise LimitExceeded(what, limit, len(text))
-        return EnrolRequest(
-            _clean(self.name), _clean(self.transcript), _clean(self.consent), self.persist
+        return replace(
+            self,
+            name=_clean(self.name),
+            transcript=_clean(self.transcript),
+            consent=_clean(self.consent),
         )
 
 

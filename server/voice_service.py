@@ -7,7 +7,7 @@ ones that exist in memory only, are not listed, and are known to whoever holds t
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -58,6 +58,7 @@ class VoiceService:
         max_reference_s: Longest accepted recording.
         memory_bytes: Budget for the tensors of stored voices in memory.
         max_temporary: Voices that are not stored; the one used longest ago goes first.
+        max_per_owner: Voices of one key, temporary ones included; further ones are refused.
         max_waiting: Enrolments at work or waiting; more are refused with `EngineBusy`.
     """
 
@@ -71,6 +72,7 @@ class VoiceService:
         max_reference_s: float = 60.0,
         memory_bytes: int = 64 * 1024 * 1024,
         max_temporary: int = 256,
+        max_per_owner: int | None = None,
         max_waiting: int = 16,
     ) -> None:
         self._engine = engine
@@ -79,7 +81,9 @@ class VoiceService:
         self._policy: Policy = policy
         self._max_reference_s = max_reference_s
         self._max_temporary = max_temporary
+        self._max_per_owner = max_per_owner
         self._max_waiting = max_waiting
+        self._enrolling_owners: Counter[str] = Counter()
         self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="cosyvoice-voices")
         self._enrolling = asyncio.Semaphore(_ENROLLING)
         self._waiting = 0
@@ -222,8 +226,11 @@ class VoiceService:
         request = self._check(request)
         if self._waiting >= self._max_waiting:
             raise EngineBusy(_RETRY_AFTER_S, "too many recordings are being worked on")
+        owner = request.owner or ""
         self._waiting += 1
+        self._enrolling_owners[owner] += 1
         try:
+            await self._check_owner(request.owner)
             async with self._enrolling:
                 prepared = await self._run(prepare)
                 try:
@@ -234,6 +241,21 @@ class VoiceService:
                 return await self._keep(prepared, made, request)
         finally:
             self._waiting -= 1
+            self._enrolling_owners[owner] -= 1
+            self._enrolling_owners += Counter()  # forget the zeros
+
+    async def _check_owner(self, owner: str | None) -> None:
+        """Refuse one voice too many of a key, those that are being made included."""
+        limit = self._max_per_owner
+        if limit is None or owner is None:
+            return
+        records = await self._run(self._store.list)
+        records += [record for record, _ in self._temporary.values()]
+        count = sum(record.owner == owner for record in records) + self._enrolling_owners[owner]
+        if count > limit:
+            raise LimitExceeded(
+                "voices of one key", limit, how_to_fix="delete one with DELETE /v1/voices/{id}"
+            )
 
     async def _keep(
         self, prepared: PreparedReference, made: Voice, request: EnrolRequest
@@ -251,6 +273,7 @@ class VoiceService:
             transcript=request.transcript,
             consent=request.consent,
             quality=prepared.quality.to_json(),
+            owner=request.owner,
         )
         voice = replace(made, voice_id=record.voice_id, name=record.name)
         if request.persist:

@@ -18,6 +18,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 
 from cosyvoice_stream.errors import InvalidMessage, PeerGone, VoiceStreamError
+from cosyvoice_stream.server.access import caller_key
 from cosyvoice_stream.server.error_map import error_json, http_status
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.wire import PROTOCOL
@@ -112,13 +113,14 @@ async def websocket_endpoint(websocket: WebSocket) -> None:
     try:
         subprotocol = _subprotocol(websocket.scope.get("subprotocols") or [])
         raw_framing = _raw_framing(websocket.query_params.get("framing"))
-        sessions.check_room()
+        key = caller_key(websocket.scope)
+        sessions.check_room(key)
     except VoiceStreamError as error:
         body = {"error": error_json(error)}
         await websocket.send_denial_response(JSONResponse(body, http_status(error)))
         return
     await websocket.accept(subprotocol)
-    await sessions.serve(WebSocketTransport(websocket), raw_framing=raw_framing)
+    await sessions.serve(WebSocketTransport(websocket), raw_framing=raw_framing, key=key)
 
 
 def _subprotocol(offered: list[str]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, get_ar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from cosyvoice_stream.errors import InvalidMessage
-from cosyvoice_stream.server.wire_settings import MarkKind
+from cosyvoice_stream.server.wire_settings import MarkKind, PriorityName
 
 UtteranceId: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\-.:]{1,64}$")]
 
@@ -60,6 +60,7 @@ class Options(_FromClient):
     strength: float | None = None
     output: OutputOptions | None = None
     marks: list[MarkKind] | None = None
+    priority: PriorityName | None = None
 
     def changes(self) -> dict[str, Any]:
         """The fields that were sent, nested, with None where the default is wanted."""

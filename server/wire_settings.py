@@ -28,6 +28,7 @@ LEAD_MS_RANGE: Final = (20, 60_000)
 BUFFER_MS_RANGE: Final = (0, 60_000)
 
 MarkKind: TypeAlias = Literal["word", "viseme"]
+PriorityName: TypeAlias = Literal["interactive", "background"]
 
 
 class _Settings(BaseModel):
@@ -75,6 +76,8 @@ class UtteranceSettings(_Settings):
     strength: float = 1.0
     output: OutputSettings = OutputSettings()
     marks: tuple[MarkKind, ...] = ()
+    priority: PriorityName = "interactive"
+    """``background`` waits behind everybody who listens."""
     text: TextSettings = TextSettings()
 
     def merged(
@@ -160,4 +163,5 @@ class UtteranceSettings(_Settings):
             seed=seed if self.seed is None else self.seed,
             strength=self.strength,
             normalize=self.text.normalize,
+            background=self.priority == "background",
         )

@@ -219,7 +219,7 @@ class LiteEngine:
         )
         taken = asyncio.Event()
         reader = asyncio.create_task(_read(text, work, loaded.pool, taken))
-        loaded.pool.add(work)
+        loaded.pool.add(work, background=options.background)
         try:
             async with aclosing(_chunks(work, loaded.pool, arrived, taken)) as chunks:
                 async for chunk in chunks:

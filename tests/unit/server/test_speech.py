@@ -367,7 +367,7 @@ def test_each_stage_is_measured():
     engine, observed = FakeEngine(), Observed()
     made = SpeechService(engine, StaticVoices(engine), Admission(4), observer=observed)
     speak(made, "Hello world", output={"encoding": "opus", "sample_rate": 48_000})
-    assert {name for name, _ in observed.stages} == {"open", "engine", "encode"}
+    assert {name for name, _ in observed.stages} == {"queue", "open", "engine", "encode"}
     assert all(seconds >= 0 for _, seconds in observed.stages)
 
 
