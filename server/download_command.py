@@ -49,7 +49,7 @@ def run_download(
     try:
         if check:
             return _check(version, folder, quiet=quiet)
-        return _download(version, folder, hub, revision, quiet=quiet)
+        return _download(version, folder, hub, revision or None, quiet=quiet)
     except KeyboardInterrupt:
         click.echo("interrupted; the same command goes on where it stopped", err=True)
         raise

@@ -301,6 +301,31 @@ def test_hubs_that_do_not_give(
     assert list((tmp_path / "model").iterdir()) == []
 
 
+def test_credentials_stay_with_the_hub(
+    tmp_path: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    result = run(tmp_path, hub)
+    assert result.returncode == 0, result.stderr
+    by_host = {host.split(":")[0]: token for host, token in hub.tokens}
+    assert by_host == {"127.0.0.1": "Bearer hf_secret", "localhost": None}
+
+
+def test_a_hub_out_of_order(tmp_path: Path, hub: FakeHub) -> None:
+    hub.status = 500
+    assert refusal(run(tmp_path, hub))[0] == "huggingface cannot be reached (it answered 500)"
+
+
+def test_an_offline_switch_is_named(
+    tmp_path: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert refusal(run(tmp_path, hub)) == (
+        "HF_HUB_OFFLINE forbids downloads",
+        "unset HF_HUB_OFFLINE",
+    )
+
+
 def test_a_repository_that_is_not_there(tmp_path: Path, hub: FakeHub) -> None:
     hub.repository = "somebody/else"
     message, cure = refusal(run(tmp_path, hub))
@@ -316,6 +341,8 @@ def test_words_that_are_wrong(tmp_path: Path, hub: FakeHub) -> None:
         ("cosyvoice2", "--to", "file/model"): "is not a folder",
         ("cosyvoice2", "--to", "none", "--check"): "nothing was downloaded into",
         ("cosyvoice2", "--check", "--from", "modelscope"): "asks no hub",
+        ("cosyvoice2", "--to", "/dev/null/model"): "is not a folder",
+        ("cosyvoice2", "--to", "x" * 300): "File name too long",
     }
     for arguments, words in told.items():
         result = subprocess.run(

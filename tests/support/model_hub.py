@@ -61,6 +61,10 @@ class FakeHub:
     ignore_range: bool = False
     fetched: list[tuple[str, int]] = field(default_factory=list)
     """Name and first byte of each answer with content."""
+    tokens: list[tuple[str, str | None]] = field(default_factory=list)
+    """Host that was asked for content, and the credentials that came along."""
+    status: int | None = None
+    """Answer everything with this status."""
     holding: threading.Event = field(default_factory=threading.Event)
     url: str = ""
 
@@ -116,21 +120,25 @@ class _Handler(BaseHTTPRequestHandler):
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         path = unquote(url.path)
         repository = self.hub.repository
+        if self.hub.status is not None:
+            return self._refuse("", self.hub.status)
         if path.startswith(f"/api/models/{repository}/revision/"):
             self._hugging_face_listing(path.rsplit("/", 1)[1])
         elif path.startswith(f"/{repository}/resolve/"):
-            revision, name = path.removeprefix(f"/{repository}/resolve/").split("/", 1)
-            self._content(revision, name)
+            self._hugging_face_content(path.removeprefix(f"/{repository}/resolve/"))
+        elif path.startswith("/cdn/"):
+            self._content(*path.removeprefix("/cdn/").split("/", 1))
         elif path == f"/api/v1/models/{repository}/repo/files":
             self._model_scope_listing(query["Revision"])
         elif path == f"/api/v1/models/{repository}/repo":
             self._content(query["Revision"], query["FilePath"])
         else:
             self._refuse("RepoNotFound")
+        return None
 
-    def _refuse(self, code: str) -> None:
+    def _refuse(self, code: str, status: int = 404) -> None:
         body = json.dumps({"error": code, "Code": 10010205001, "Success": False}).encode()
-        self.send_response(404)
+        self.send_response(status)
         self.send_header("X-Error-Code", code)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -159,6 +167,16 @@ class _Handler(BaseHTTPRequestHandler):
         commit = self.hub.branches.get(revision, revision)
         return self._json({"id": self.hub.repository, "sha": commit, "siblings": siblings})
 
+    def _hugging_face_content(self, path: str) -> None:
+        """Send on to another host for what LFS holds, as the real one does."""
+        if not path.endswith(LFS_SUFFIXES):
+            return self._content(*path.split("/", 1))
+        self.send_response(302)
+        port = urlsplit(self.hub.url).port
+        self.send_header("Location", f"http://localhost:{port}/cdn/{path}")
+        self.send_header("Content-Length", "0")
+        return self.end_headers()
+
     def _model_scope_listing(self, revision: str) -> None:
         files = self.hub.files(revision)
         if files is None:
@@ -180,6 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
         content = (self.hub.files(revision) or {}).get(name)
         if content is None:
             return self._refuse("EntryNotFound")
+        self.hub.tokens.append((self.headers["Host"], self.headers["Authorization"]))
         asked = self.headers.get("Range")
         first = 0
         if asked is not None and not self.hub.ignore_range:
