@@ -58,9 +58,29 @@ class UnknownUtterance(errors.ProtocolError):
         super().__init__(f"no live utterance has the id {utterance_id!r}")
 
 
+class SessionIdle(errors.VoiceStreamError):
+    """Nothing has happened in a session for too long."""
+
+    how_to_fix = "connect again when there is something to say"
+
+    def __init__(self, idle_s: float) -> None:
+        super().__init__(f"nothing was said or asked for {idle_s:g} s")
+
+
+class SessionTooLong(errors.VoiceStreamError):
+    """A session has lasted as long as the server allows."""
+
+    how_to_fix = "connect again"
+
+    def __init__(self, max_s: float) -> None:
+        super().__init__(f"a session lasts at most {max_s:g} s")
+
+
 _OURS: Final[tuple[tuple[type[Exception], ErrorKind], ...]] = (
     (DuplicateUtterance, ErrorKind("duplicate_utterance", 409, 1008, False)),
     (UnknownUtterance, ErrorKind("unknown_utterance", 404, 1008, False)),
+    (SessionIdle, ErrorKind("idle_timeout", 408, 1000, True)),
+    (SessionTooLong, ErrorKind("session_too_long", 408, 1000, True)),
 )
 
 

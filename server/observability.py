@@ -209,7 +209,9 @@ class SessionLog(logging.LoggerAdapter[logging.Logger]):
         return msg, kwargs
 
 
-_SECRETS = re.compile(r"""(api_key=|bearer\s+|x-api-key['":\s,]+b?['"]?)[^\s&"']+""", re.IGNORECASE)
+_SECRETS = re.compile(
+    r"""(api_key=|resume=|bearer\s+|x-api-key['":\s,]+b?['"]?)[^\s&"']+""", re.IGNORECASE
+)
 
 
 def scrub(text: str) -> str:

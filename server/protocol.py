@@ -35,6 +35,7 @@ from cosyvoice_stream.server.wire import (
     EngineSummary,
     Limits,
     Playback,
+    ResumeOffer,
     ServerMessage,
     SessionReady,
     SessionUpdate,
@@ -74,6 +75,7 @@ class SessionProtocol:
         defaults: Settings before any `session.update`.
         raw_framing: Audio frames without a header, one live utterance at a time.
         warn: What of some settings the engine will not do.
+        resume: How a client that is cut off can come back; told to it.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class SessionProtocol:
         defaults: UtteranceSettings | None = None,
         raw_framing: bool = False,
         warn: Callable[[UtteranceSettings], list[str]] = lambda _: [],
+        resume: ResumeOffer | None = None,
     ) -> None:
         self.session_id = session_id
         self.limits = limits or Limits()
@@ -92,12 +95,13 @@ class SessionProtocol:
         self._defaults = defaults or UtteranceSettings()
         self._settings = self._defaults
         self._warn = warn
+        self._resume = resume
         self._outbox = Outbox()
         self._events: list[Event] = []
         self._book = UtteranceBook(self.limits, one_at_a_time=raw_framing)
         self._stream = UtteranceStream(self._outbox, self._book, raw_framing=raw_framing)
         self._recording = RecordingState(self.limits.max_recording_s)
-        self._shut_down = False
+        self._shut_down: VoiceStreamError | None = None
 
     # What comes in
 
@@ -163,6 +167,7 @@ class SessionProtocol:
                 engine=self._engine,
                 limits=self.limits,
                 settings=self._settings,
+                resume=self._resume,
             )
         )
 
@@ -222,11 +227,15 @@ class SessionProtocol:
             for answer in self._stop_speaking(self._book.live, now):
                 self._answer(answer.model_copy(update={"reason": "speech"}))
 
-    def shut_down(self) -> None:
-        """Tell the client that the server stops, and open no more utterances."""
-        if not self._shut_down:
-            self._shut_down = True
-            self.refuse(ShuttingDown())
+    def shut_down(self, error: VoiceStreamError | None = None) -> None:
+        """Tell the client why the session ends, and open no more utterances.
+
+        Args:
+            error: Why; that the server stops, without it.
+        """
+        if self._shut_down is None:
+            self._shut_down = error or ShuttingDown()
+            self.refuse(self._shut_down)
 
     def abandon(self, error: VoiceStreamError) -> None:
         """End everything that is live with an error."""
@@ -303,8 +312,8 @@ class SessionProtocol:
                 self._stream.turn_down(0.0)
 
     def _open(self, message: UtteranceStart | Speak) -> Utterance:
-        if self._shut_down:
-            raise ShuttingDown
+        if self._shut_down is not None:
+            raise self._shut_down
         settings = self._settings.merged(message.changes(), self._defaults)
         return self._book.open(message.id, settings)
 

@@ -26,7 +26,7 @@ from cosyvoice_stream.errors import (
     ShuttingDown,
     VoiceStreamError,
 )
-from cosyvoice_stream.server.error_map import log_internal
+from cosyvoice_stream.server.error_map import SessionIdle, SessionTooLong, log_internal
 from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.mic_recording import MicRecording
 from cosyvoice_stream.server.observability import SessionLog
@@ -57,6 +57,11 @@ logger = logging.getLogger(__name__)
 
 _MESSAGES_PER_TURN: Final = 32
 """Messages that are handled before other tasks of the loop get their turn."""
+_LOOK_S: Final = 60.0
+"""Between two looks at the time; utterances that ended meanwhile count as used until then."""
+_LAST_WORDS_S: Final = 20.0
+"""For what is being said when a session has lasted long enough."""
+NORMAL: Final = 1000
 GOING_AWAY: Final = 1001
 INTERNAL_ERROR: Final = 1011
 _CLOSE_S: Final = 2.0
@@ -74,6 +79,8 @@ class Session:
         require_ready: Raises while the engine takes no work.
         stall_timeout_s: A peer that takes nothing for so long is dropped.
         key: `key_name` of the peer's key: whose limits count.
+        idle_timeout_s: A session in which nothing is said or asked for so long is closed.
+        max_session_s: A session is closed after so long, behind what it is saying.
     """
 
     def __init__(
@@ -87,8 +94,12 @@ class Session:
         require_ready: Callable[[], None] = lambda: None,
         stall_timeout_s: float = 15.0,
         key: str | None = None,
+        idle_timeout_s: float | None = None,
+        max_session_s: float | None = None,
     ) -> None:
         self._key = key
+        self._idle_timeout_s = idle_timeout_s
+        self._max_session_s = max_session_s
         self._transport = transport
         self._protocol = protocol
         self._voices = voices
@@ -106,6 +117,7 @@ class Session:
             require_ready=require_ready,
             log=self._log,
         )
+        self._used_at = self._clock()
         self._ended = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._recording: MicRecording | None = None
@@ -123,6 +135,7 @@ class Session:
                 self._group = group
                 group.create_task(self._writer.run(), name="session writer")
                 group.create_task(self._writer.watch(), name="session watch")
+                group.create_task(self._watch_time(), name="session time")
                 group.create_task(self._speaker.run(group), name="session speaker")
                 await self._read()
         except* Closed:
@@ -152,15 +165,43 @@ class Session:
         Args:
             timeout_s: What still runs after this ends with an error.
         """
-        self._protocol.shut_down()
+        await self._wind_down(ShuttingDown(), timeout_s, GOING_AWAY, "the server stops")
+        await self._ended.wait()
+
+    async def _wind_down(
+        self, why: VoiceStreamError, timeout_s: float, code: int, reason: str
+    ) -> None:
+        """Let live utterances finish, refuse new ones, then close."""
+        self._protocol.shut_down(why)
         self._writer.wake()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._writer.until(lambda: self._ended.is_set() or not self._protocol.live)
-        self._protocol.abandon(ShuttingDown())
+        self._protocol.abandon(why)
         self._handle_events()
-        self._writer.close_when_empty(GOING_AWAY, "the server stops")
-        await self._ended.wait()
+        self._writer.close_when_empty(code, reason)
+
+    async def _watch_time(self) -> None:
+        """Close the session when nothing happens for too long, or when it has lasted too long."""
+        began = self._used_at = self._clock()
+        while True:
+            now = self._clock()
+            if self._protocol.live or self._recording is not None or self._uplink is not None:
+                self._used_at = now
+            left_s = [_LOOK_S]
+            if (max_s := self._max_session_s) is not None:
+                if now - began >= max_s:
+                    await self._wind_down(
+                        SessionTooLong(max_s), _LAST_WORDS_S, NORMAL, "time is up"
+                    )
+                    return
+                left_s.append(began + max_s - now)
+            if (idle_s := self._idle_timeout_s) is not None:
+                if now - self._used_at >= idle_s:
+                    await self._wind_down(SessionIdle(idle_s), 0, NORMAL, "nothing happens")
+                    return
+                left_s.append(self._used_at + idle_s - now)
+            await asyncio.sleep(min(left_s))
 
     async def _close_after_failure(self) -> None:
         try:
@@ -192,6 +233,7 @@ class Session:
             self._protocol.receive_text(frame, self._clock())
         else:
             self._protocol.receive_binary(frame)
+        self._used_at = self._clock()
         self._handle_events()
         self._speaker.heard()
 

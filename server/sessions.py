@@ -6,19 +6,53 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 
-from cosyvoice_stream.errors import EngineBusy, ShuttingDown
+from cosyvoice_stream.errors import EngineBusy, InvalidState, PeerGone, ShuttingDown
 from cosyvoice_stream.server.observer import Observer
 from cosyvoice_stream.server.protocol import SessionProtocol
+from cosyvoice_stream.server.resume import ResumableTransport
 from cosyvoice_stream.server.session import Session
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.transport import Transport
 from cosyvoice_stream.server.voice_service import VoiceService
-from cosyvoice_stream.server.wire import EngineSummary, Limits, UtteranceSettings, VoiceName
+from cosyvoice_stream.server.wire import (
+    EngineSummary,
+    Limits,
+    ResumeOffer,
+    SessionResumed,
+    UtteranceSettings,
+    VoiceName,
+)
 from cosyvoice_stream.types import EngineInfo
 
 _RETRY_S = 5.0
 """Hint when all sessions are taken; how long others stay cannot be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumable:
+    """A session whose peer may come back."""
+
+    session_id: str
+    key: str | None
+    transport: ResumableTransport
+
+    async def resume(self, link: Transport, received: int) -> None:
+        """Go on over another connection until that is lost as well.
+
+        Raises:
+            InvalidState: The peer lacks too much, or was too slow.
+        """
+
+        def greet() -> str:
+            resumed = SessionResumed(session=self.session_id, received=self.transport.received)
+            return resumed.to_json()
+
+        with suppress(PeerGone):
+            await self.transport.resume(link, received, greet)
+            await self.transport.lost(link)
 
 
 class Sessions:
@@ -34,6 +68,9 @@ class Sessions:
         max_sessions: More are refused.
         max_sessions_per_key: Of these, for one key.
         stall_timeout_s: A peer that takes nothing for so long is dropped.
+        resume_s: How long a peer that was cut off may stay away; 0 offers no resuming.
+        idle_timeout_s: See `Session`.
+        max_session_s: See `Session`.
     """
 
     def __init__(
@@ -48,6 +85,9 @@ class Sessions:
         max_sessions: int = 500,
         max_sessions_per_key: int | None = None,
         stall_timeout_s: float = 15.0,
+        resume_s: float = 0.0,
+        idle_timeout_s: float | None = None,
+        max_session_s: float | None = None,
     ) -> None:
         self._speech = speech
         self._voices = voices
@@ -58,6 +98,11 @@ class Sessions:
         self._max_sessions = max_sessions
         self._max_per_key = max_sessions_per_key
         self._stall_timeout_s = stall_timeout_s
+        # Longer than that, and the writer would take the wait for a stall.
+        self._resume_s = min(resume_s, stall_timeout_s)
+        self._idle_timeout_s = idle_timeout_s
+        self._max_session_s = max_session_s
+        self._resumable: dict[str, Resumable] = {}
         self._engine = engine_summary(speech.engine.info)
         self._live: set[Session] = set()
         self._per_key: Counter[str] = Counter()
@@ -87,7 +132,12 @@ class Sessions:
             raise EngineBusy(_RETRY_S, "all sessions of this key are taken")
 
     async def serve(
-        self, transport: Transport, *, raw_framing: bool, key: str | None = None
+        self,
+        transport: Transport,
+        *,
+        raw_framing: bool,
+        key: str | None = None,
+        resumable: bool = False,
     ) -> None:
         """Run one session until its end.
 
@@ -95,14 +145,56 @@ class Sessions:
             transport: The peer.
             raw_framing: Send audio without headers.
             key: Whose limits count.
+            resumable: Offer the peer to come back when it is cut off.
         """
+        session_id = "s-" + secrets.token_hex(6)
+        if not resumable or not self._resume_s:
+            await self._run(session_id, transport, raw_framing, key, None)
+            return
+        offer = ResumeOffer(token=secrets.token_urlsafe(24), grace_ms=round(self._resume_s * 1000))
+        lasting = ResumableTransport(transport, self._resume_s)
+        self._resumable[offer.token] = Resumable(session_id, key, lasting)
+        try:
+            await self._run(session_id, lasting, raw_framing, key, offer)
+        finally:
+            del self._resumable[offer.token]
+            lasting.abort()
+
+    def find(self, token: str, received: int, key: str | None) -> Resumable:
+        """Find the session that a peer wants to go on with.
+
+        Args:
+            token: Of its `session.ready`.
+            received: Frames that it has got.
+            key: Of the peer.
+
+        Raises:
+            InvalidState: It is over, or the peer lacks too much.
+        """
+        found = self._resumable.get(token)
+        if found is None or found.key != key:
+            raise InvalidState(
+                "there is no such session to resume", how_to_fix="connect without `resume`"
+            )
+        found.transport.check(received)
+        return found
+
+    async def _run(
+        self,
+        session_id: str,
+        transport: Transport,
+        raw_framing: bool,
+        key: str | None,
+        offer: ResumeOffer | None,
+    ) -> None:
         protocol = SessionProtocol(
-            "s-" + secrets.token_hex(6),
+            session_id,
             self._engine,
             limits=self._limits,
             defaults=self._defaults,
             raw_framing=raw_framing,
             warn=self._speech.warnings,
+            resume=offer,
         )
         session = Session(
             transport,
@@ -113,6 +205,8 @@ class Sessions:
             require_ready=self._require_ready,
             stall_timeout_s=self._stall_timeout_s,
             key=key,
+            idle_timeout_s=self._idle_timeout_s,
+            max_session_s=self._max_session_s,
         )
         self._live.add(session)
         self._per_key[key or ""] += 1

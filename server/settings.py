@@ -193,6 +193,14 @@ class Settings(BaseSettings):
     stall_timeout_s: float = Field(30, gt=0)
     """Seconds for which a client may stop reading its audio, or sending its upload, before the
     connection is dropped."""
+    resume_s: float = Field(30, ge=0)
+    """Seconds for which a client that asked for it may come back after its connection broke, at
+    most `stall_timeout_s`. Its session keeps its place meanwhile; 0 offers no resuming."""
+    idle_timeout_s: float | None = Field(None, gt=0)
+    """Seconds after which a WebSocket session that is not used is closed. Not set: never."""
+    max_session_s: float | None = Field(None, gt=0)
+    """Seconds after which a WebSocket session is closed, behind what it is saying. Not set:
+    never."""
     lead_ms: int = Field(0, ge=0, le=60_000)
     """Milliseconds of audio that a session may be ahead of its listener unless the client says
     otherwise (`output.lead_ms`, at least 20). 0 sends as fast as the client reads."""

@@ -41,6 +41,10 @@ class PeerStalled(PeerGone):
     """The peer has taken nothing for too long, so it was dropped."""
 
 
+class PeerLost(PeerGone):
+    """The connection broke; the peer did not say good-bye and may come back."""
+
+
 class Writer:
     """Takes frames one at a time and hands them to the transport.
 

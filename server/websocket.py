@@ -12,20 +12,25 @@ from asyncio.transports import BaseTransport
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from starlette.datastructures import QueryParams
 from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from cosyvoice_stream.errors import InvalidMessage, PeerGone, VoiceStreamError
+from cosyvoice_stream.errors import InvalidMessage, InvalidState, PeerGone, VoiceStreamError
 from cosyvoice_stream.server.access import caller_key
 from cosyvoice_stream.server.error_map import error_json, http_status
 from cosyvoice_stream.server.sessions import Sessions
+from cosyvoice_stream.server.transport import PeerLost
 from cosyvoice_stream.server.wire import PROTOCOL
 
 ABORT: Final = "cosyvoice_stream.abort"
 UNSENT_BYTES: Final = "cosyvoice_stream.unsent_bytes"
+SAID_GOODBYE: Final = "cosyvoice_stream.said_goodbye"
 
+_POLICY: Final = 1008
+_MAX_DIGITS: Final = 18
 _HIGH_WATER_BYTES: Final = 32 * 1024
 _LOW_WATER_BYTES: Final = 8 * 1024
 """Of the user-space write buffer. Low enough that a peer that plays a 24 kbit/s stream in real time
@@ -38,8 +43,8 @@ stand behind seconds of audio in the kernel."""
 class StreamWebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket protocol with small buffers and a way to drop a peer.
 
-    Pass it as ``ws=`` to `uvicorn.Config`. The scope's extensions get ``cosyvoice_stream.abort``
-    and ``cosyvoice_stream.unsent_bytes``, both without arguments.
+    Pass it as ``ws=`` to `uvicorn.Config`. The scope's extensions get ``cosyvoice_stream.abort``,
+    ``….unsent_bytes`` and ``….said_goodbye``, all without arguments.
     """
 
     def connection_made(self, transport: BaseTransport) -> None:
@@ -60,6 +65,8 @@ class StreamWebSocketProtocol(WebSocketsSansIOProtocol):
             extensions = cast("dict[str, Any]", self.scope["extensions"])
             extensions[ABORT] = self.transport.abort
             extensions[UNSENT_BYTES] = self.transport.get_write_buffer_size
+            # uvicorn has the same code for a connection that broke and a close without a code.
+            extensions[SAID_GOODBYE] = lambda: self.conn.close_rcvd is not None
 
 
 class WebSocketTransport:
@@ -70,11 +77,14 @@ class WebSocketTransport:
         extensions = websocket.scope.get("extensions") or {}
         self._abort: Callable[[], None] = extensions.get(ABORT, _nothing)
         self._unsent: Callable[[], int] = extensions.get(UNSENT_BYTES, _zero)
+        self._said_goodbye: Callable[[], bool] = extensions.get(SAID_GOODBYE, _yes_it_did)
 
     async def receive(self) -> str | bytes:
         """Wait for a frame."""
         message = await self._websocket.receive()
         if message["type"] != "websocket.receive":
+            if not self._said_goodbye():
+                raise PeerLost("the connection broke")
             raise PeerGone("the peer closed the connection")
         text = message.get("text")
         frame: str | bytes = message["bytes"] if text is None else text
@@ -108,19 +118,51 @@ class WebSocketTransport:
 
 
 async def websocket_endpoint(websocket: WebSocket) -> None:
-    """``/v1/stream``: agree on the subprotocol and the framing, then run a session."""
+    """``/v1/stream``: agree on the subprotocol and the framing, then run or resume a session."""
     sessions: Sessions = websocket.app.state.sessions
+    query = websocket.query_params
     try:
         subprotocol = _subprotocol(websocket.scope.get("subprotocols") or [])
-        raw_framing = _raw_framing(websocket.query_params.get("framing"))
+        raw_framing = _raw_framing(query.get("framing"))
         key = caller_key(websocket.scope)
-        sessions.check_room(key)
+        token = query.get("resume")
+        if token is None:
+            resumable = _yes(query, "resumable")
+            sessions.check_room(key)
+        else:
+            received = _count(query, "received")
+            known = sessions.find(token, received, key)
     except VoiceStreamError as error:
         body = {"error": error_json(error)}
         await websocket.send_denial_response(JSONResponse(body, http_status(error)))
         return
     await websocket.accept(subprotocol)
-    await sessions.serve(WebSocketTransport(websocket), raw_framing=raw_framing, key=key)
+    link = WebSocketTransport(websocket)
+    if token is None:
+        await sessions.serve(link, raw_framing=raw_framing, key=key, resumable=resumable)
+        return
+    try:
+        await known.resume(link, received)
+    except InvalidState as error:
+        # It ended between the look and the handshake.
+        with contextlib.suppress(PeerGone):
+            await link.close(_POLICY, str(error))
+
+
+def _yes(query: QueryParams, name: str) -> bool:
+    value = query.get(name, "0")
+    if value not in ("0", "1"):
+        raise InvalidMessage(f"{name} is neither 0 nor 1", how_to_fix=f"use {name}=1")
+    return value == "1"
+
+
+def _count(query: QueryParams, name: str) -> int:
+    value = query.get(name, "")
+    if not (value.isdecimal() and value.isascii() and len(value) <= _MAX_DIGITS):
+        raise InvalidMessage(
+            f"{name} is not a number of frames", how_to_fix=f"use {name}= and what has been got"
+        )
+    return int(value)
 
 
 def _subprotocol(offered: list[str]) -> str | None:
@@ -146,3 +188,7 @@ def _nothing() -> None:
 
 def _zero() -> int:
     return 0
+
+
+def _yes_it_did() -> bool:
+    return True

@@ -18,7 +18,12 @@ class ServerMessageBase(BaseModel):
 
     def to_json(self) -> str:
         """The text frame."""
-        return self.model_dump_json(exclude_none=self.omit_none)
+        left_out = {name for name in _LEFT_OUT if getattr(self, name, "") is None}
+        return self.model_dump_json(exclude_none=self.omit_none, exclude=left_out)
+
+
+_LEFT_OUT: Final = ("request_id", "reason", "resume")
+"""Fields that are absent rather than null."""
 
 
 class AnswerBase(ServerMessageBase):
@@ -26,15 +31,6 @@ class AnswerBase(ServerMessageBase):
 
     request_id: str | None = None
     """The `request_id` of what it answers; left out where that had none."""
-
-    def to_json(self) -> str:
-        """The text frame."""
-        left_out = {name for name in _LEFT_OUT if getattr(self, name, "") is None}
-        return self.model_dump_json(exclude_none=self.omit_none, exclude=left_out)
-
-
-_LEFT_OUT: Final = ("request_id", "reason")
-"""Fields that are absent rather than null."""
 
 
 class VoiceName(BaseModel):
@@ -76,6 +72,15 @@ class Limits(BaseModel):
     """Length of a microphone recording."""
 
 
+class ResumeOffer(BaseModel):
+    """How a client that is cut off can come back."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    token: str
+    grace_ms: int
+
+
 class SessionReady(ServerMessageBase):
     """The first message of a connection."""
 
@@ -85,6 +90,17 @@ class SessionReady(ServerMessageBase):
     engine: EngineSummary
     limits: Limits
     settings: UtteranceSettings
+    resume: ResumeOffer | None = None
+    """Left out where the client did not ask for it."""
+
+
+class SessionResumed(ServerMessageBase):
+    """The first message on a connection that goes on with a session; not counted."""
+
+    type: Literal["session.resumed"] = "session.resumed"
+    session: str
+    received: int
+    """Messages and frames of the client that have arrived since the session began."""
 
 
 class SessionUpdated(AnswerBase):
@@ -217,6 +233,7 @@ class ErrorMessage(AnswerBase):
 
 ServerMessage: TypeAlias = (
     SessionReady
+    | SessionResumed
     | SessionUpdated
     | UtteranceStarted
     | Marks

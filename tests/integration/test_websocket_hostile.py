@@ -8,7 +8,7 @@ import struct
 import pytest
 import websockets
 
-from cosyvoice_stream.server import wire
+from cosyvoice_stream.server import wire_requests
 from support.raw_peer import RawPeer
 from support.stream_server import PATIENCE_S, stream_server
 
@@ -177,7 +177,7 @@ def test_random_messages_never_break_a_session():
         fields = ["id", "text", "speed", "output", "marks", "played_ms", "voice", "input", "clean"]
         async with stream_server() as server, server.client() as client:
             for _ in range(1500):
-                message = {"type": dice.choice(sorted(wire._TYPES))}
+                message = {"type": dice.choice(sorted(wire_requests._TYPES))}
                 for field in dice.sample(fields, dice.randint(0, 3)):
                     message[field] = dice.choice(values)
                 await client.connection.send(json.dumps(message))

@@ -12,6 +12,7 @@ import pytest
 
 from cosyvoice_stream import errors
 from cosyvoice_stream.errors import InvalidMessage
+from cosyvoice_stream.server.error_map import SessionIdle
 from cosyvoice_stream.server.protocol import SessionProtocol
 from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started
 from cosyvoice_stream.server.wire import (
@@ -125,7 +126,7 @@ class Player:
         assert self.protocol.take(self.now) == bytes.fromhex(line["server_hex"])
 
     def on_shut_down(self, line):
-        self.protocol.shut_down()
+        self.protocol.shut_down(SessionIdle(5) if line["shut_down"] == "idle" else None)
 
     def on_uplink(self, line):
         event = VadEvent(state=line["uplink"], at_ms=line["at_ms"])
