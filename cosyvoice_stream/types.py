@@ -174,6 +174,8 @@ class SynthesisOptions:
     """How far an adapted voice is moved towards its reference, 0 to 1."""
     normalize: bool = True
     """Read numbers, dates, units and abbreviations as words."""
+    sentence_pause_ms: int | None = None
+    """Silence between two sentences, for engines that make it themselves; None is their own."""
     background: bool = False
     """Nobody listens while it is made: work for utterances that are heard goes first."""
 

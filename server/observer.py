@@ -35,7 +35,7 @@ class SpeechObserver(Protocol):
     """Measures the way from text to audio; `observability.Metrics` is one."""
 
     def stage(self, name: str, seconds: float) -> None:
-        """One step of a stage took so long: ``queue``, ``open``, ``engine``, ``encode``."""
+        """One step of ``queue``, ``open``, ``engine``, ``sound`` or ``encode`` took so long."""
         ...
 
     def underrun(self, seconds: float) -> None:

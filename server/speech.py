@@ -23,6 +23,7 @@ from cosyvoice_stream.server.text_way import TextWay
 from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
 from cosyvoice_stream.server.wire_settings import UtteranceSettings
 from cosyvoice_stream.streaming.playout import Listener
+from cosyvoice_stream.streaming.sound import Sound
 from cosyvoice_stream.types import (
     MAX_SEED,
     EngineInfo,
@@ -121,6 +122,8 @@ class Speech:
         self._cutter: Cutter | None = None
         self._busy_s = 0.0
         self._engine_samples = 0
+        self._samples = 0
+        """What is left of the engine's, or was put to them, on the way to the encoder."""
         self._first_audio_ms: float | None = None
         self._listener = Listener()
 
@@ -203,8 +206,14 @@ class Speech:
                     warnings=tuple(service.warnings(settings)),
                 )
                 chunks = service.engine.synthesize(self._way.fragments(), voice, options)
+                sound = Sound(settings.sound.to_options(), info.sample_rate)
                 async with aclosing(chunks):
-                    while (chunk := await self._next(chunks)) is not None:
+                    while (made := await self._next(chunks)) is not None:
+                        with self._stage("sound"):
+                            chunk = sound.push(made)
+                        if chunk is None:
+                            continue
+                        self._samples += len(chunk.samples)
                         if chunk.words or chunk.visemes:
                             yield self._marks(chunk, info.sample_rate)
                         with self._stage("encode"):
@@ -292,9 +301,10 @@ class Speech:
             self._service.observer.stage(name, self._service.clock() - began)
 
     def _done(self) -> Done:
-        seconds = self._engine_samples / self._service.engine.info.sample_rate
+        rate = self._service.engine.info.sample_rate
+        seconds = self._engine_samples / rate
         return Done(
-            audio_ms=round(seconds * 1000, 1),
+            audio_ms=round(self._samples * 1000 / rate, 1),
             first_audio_ms=None if self._first_audio_ms is None else round(self._first_audio_ms, 1),
             rtf=round(self._busy_s / seconds, 4) if seconds else None,
             characters=self._way.characters,

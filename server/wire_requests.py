@@ -40,6 +40,16 @@ class OutputOptions(_FromClient):
     buffer_ms: int | None = None
 
 
+class SoundChanges(_FromClient):
+    """Wanted sound; absent fields keep their value, None restores the default."""
+
+    loudness_dbfs: float | None = None
+    lead_in_ms: int | None = None
+    head_ms: int | None = None
+    tail_ms: int | None = None
+    sentence_pause_ms: int | None = None
+
+
 class TextOptions(_FromClient):
     """How text is read; absent fields keep their value, None restores the default."""
 
@@ -59,6 +69,7 @@ class Options(_FromClient):
     seed: int | None = None
     strength: float | None = None
     output: OutputOptions | None = None
+    sound: SoundChanges | None = None
     marks: list[MarkKind] | None = None
     priority: PriorityName | None = None
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from cosyvoice_stream.errors import InvalidOption, UnsupportedFormat
+from cosyvoice_stream.streaming.sound import SoundOptions
 from cosyvoice_stream.types import SynthesisOptions
 
 ENCODINGS: Final = (
@@ -24,6 +25,8 @@ ENCODINGS: Final = (
 SAMPLE_RATES: Final = (8000, 16_000, 22_050, 24_000, 44_100, 48_000)
 OPUS_RATES: Final = (8000, 16_000, 24_000, 48_000)
 FRAME_MS_RANGE: Final = (10, 1000)
+LOUDNESS_RANGE_DBFS: Final = (-40, -10)
+SILENCE_RANGE_MS: Final = (0, 5000)
 LEAD_MS_RANGE: Final = (20, 60_000)
 BUFFER_MS_RANGE: Final = (0, 60_000)
 
@@ -59,6 +62,41 @@ class TextSettings(_Settings):
     """Read numbers, dates, units and abbreviations as words."""
 
 
+class SoundSettings(_Settings):
+    """How an utterance sounds as a whole; the engine's own sound by default."""
+
+    loudness_dbfs: float | None = None
+    """Level of the speech, for all clauses; peaks are then limited to -1 dBFS."""
+    lead_in_ms: int = 0
+    """Silence in front."""
+    head_ms: int | None = None
+    """Silence of the engine that may stay in front of the first sound; None leaves all."""
+    tail_ms: int | None = None
+    """Silence of the engine that may stay behind the last sound; None leaves all."""
+    sentence_pause_ms: int | None = None
+    """Between two sentences, for engines that make the pause themselves; None is their own."""
+
+    def check(self) -> None:
+        """Refuse what is out of range.
+
+        Raises:
+            InvalidOption: Something is.
+        """
+        for name, value, (low, high) in (
+            ("loudness_dbfs", self.loudness_dbfs, LOUDNESS_RANGE_DBFS),
+            ("lead_in_ms", self.lead_in_ms, SILENCE_RANGE_MS),
+            ("head_ms", self.head_ms, SILENCE_RANGE_MS),
+            ("tail_ms", self.tail_ms, SILENCE_RANGE_MS),
+            ("sentence_pause_ms", self.sentence_pause_ms, SILENCE_RANGE_MS),
+        ):
+            if value is not None and not low <= value <= high:
+                raise InvalidOption(f"sound.{name}", value, f"use a number from {low} to {high}")
+
+    def to_options(self) -> SoundOptions:
+        """What the sound stage is told."""
+        return SoundOptions(self.loudness_dbfs, self.lead_in_ms, self.head_ms, self.tail_ms)
+
+
 class UtteranceSettings(_Settings):
     """Everything that decides how one utterance sounds and what the client gets of it."""
 
@@ -78,6 +116,7 @@ class UtteranceSettings(_Settings):
     marks: tuple[MarkKind, ...] = ()
     priority: PriorityName = "interactive"
     """``background`` waits behind everybody who listens."""
+    sound: SoundSettings = SoundSettings()
     text: TextSettings = TextSettings()
 
     def merged(
@@ -87,7 +126,7 @@ class UtteranceSettings(_Settings):
 
         Args:
             changes: `Options.changes()`: absent fields keep their value, None restores the default.
-                The fields of `output` and `text` are merged one by one.
+                The fields of `output`, `sound` and `text` are merged one by one.
             defaults: Where None takes its values from; the protocol's defaults without it.
 
         Raises:
@@ -120,6 +159,7 @@ class UtteranceSettings(_Settings):
             UnsupportedFormat: No such encoding or sample rate.
         """
         self.to_options()
+        self.sound.check()
         output = self.output
         if output.encoding not in ENCODINGS:
             raise UnsupportedFormat(
@@ -164,4 +204,5 @@ class UtteranceSettings(_Settings):
             strength=self.strength,
             normalize=self.text.normalize,
             background=self.priority == "background",
+            sentence_pause_ms=self.sound.sentence_pause_ms,
         )

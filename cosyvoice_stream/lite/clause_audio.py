@@ -36,6 +36,7 @@ class Delivery:
     speed: float
     semitones: float
     volume: float
+    sentence_pause_ms: int | None = None
 
     @property
     def formant_ratio(self) -> float:

@@ -307,7 +307,9 @@ def delivery_of(voice: Voice, options: SynthesisOptions) -> Delivery:
         ) from error
     if adaptation is not None:
         adaptation = adaptation.scaled(options.strength) if options.strength > 0 else None
-    return Delivery(adaptation, options.speed, options.pitch, options.volume)
+    return Delivery(
+        adaptation, options.speed, options.pitch, options.volume, options.sentence_pause_ms
+    )
 
 
 def calibration_spectra(model: AcousticModel, ratio: float) -> Spectra:

@@ -8,6 +8,7 @@ import pytest
 
 from cosyvoice_stream.errors import (
     EngineBusy,
+    InvalidOption,
     SynthesisFailed,
     UnsupportedFormat,
     UnsupportedLanguage,
@@ -367,7 +368,7 @@ def test_each_stage_is_measured():
     engine, observed = FakeEngine(), Observed()
     made = SpeechService(engine, StaticVoices(engine), Admission(4), observer=observed)
     speak(made, "Hello world", output={"encoding": "opus", "sample_rate": 48_000})
-    assert {name for name, _ in observed.stages} == {"queue", "open", "engine", "encode"}
+    assert {name for name, _ in observed.stages} == {"queue", "open", "engine", "sound", "encode"}
     assert all(seconds >= 0 for _, seconds in observed.stages)
 
 
@@ -399,3 +400,38 @@ def test_a_stall_of_the_engine_is_an_underrun_and_waiting_for_text_is_none():
         assert len(observed.underruns) == 1
 
     asyncio.run(main())
+
+
+def test_the_sound_of_an_utterance_is_shaped_and_its_marks_move():
+    plain = speak(service(), "Hello world", marks=["word"])
+    shaped = speak(service(), "Hello world", marks=["word"], sound={"lead_in_ms": 250})
+
+    def audio(events):
+        return b"".join(event.data for event in events if isinstance(event, AudioOut))
+
+    def starts(events):
+        marks = [event for event in events if isinstance(event, MarksOut)]
+        return [word.start_ms for mark in marks for word in mark.words]
+
+    assert audio(shaped) == bytes(2 * 6000) + audio(plain)
+    assert starts(shaped) == [start + 250 for start in starts(plain)]
+    assert shaped[-1].audio_ms == plain[-1].audio_ms + 250
+
+
+def test_a_loudness_is_kept_with_any_encoding_and_nothing_is_lost():
+    for encoding in ("pcm_s16le", "opus"):
+        output = {"encoding": encoding, "sample_rate": 48_000}
+        _, *audio, done = speak(
+            service(), "Hello world", output=output, sound={"loudness_dbfs": -20}
+        )
+        audio = [event for event in audio if isinstance(event, AudioOut)]
+        assert audio[-1].last
+        assert done.audio_ms == 550.0
+
+
+@pytest.mark.parametrize(
+    "sound", [{"loudness_dbfs": 3}, {"lead_in_ms": -1}, {"head_ms": 5001}, {"tail_ms": -5}]
+)
+def test_a_sound_out_of_range_is_refused(sound):
+    with pytest.raises(InvalidOption):
+        settings(sound=sound)
