@@ -34,6 +34,7 @@ from cosyvoice_stream.lite.utterance import UtteranceWork, make_wakeup
 from cosyvoice_stream.streaming.clauses import Clause, ClauseSplitter
 from cosyvoice_stream.streaming.languages import script_language, script_weights
 from cosyvoice_stream.streaming.pcm import level_dbfs
+from cosyvoice_stream.streaming.speech_marks import Kind, parse
 from cosyvoice_stream.types import (
     MAX_SEED,
     EngineInfo,
@@ -80,6 +81,8 @@ def check_language(text: str) -> None:
     Raises:
         UnsupportedLanguage: Names the language.
     """
+    if any(piece.kind is Kind.PINYIN for piece in parse(text).pieces):
+        raise UnsupportedLanguage("zh", NAME, OTHER_ENGINES)
     scripts = script_weights(spell_greek(text))
     scripts.pop("Latn", None)
     foreign = foreign_letters(text)

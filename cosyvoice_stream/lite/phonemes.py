@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Final
 
+from cosyvoice_stream.lite.marks import with_phonemes, without_marks
 from cosyvoice_stream.types import Viseme
 
 logger = logging.getLogger(__name__)
@@ -188,20 +190,21 @@ class Phonemizer:
         """Phonemes of a clause.
 
         Args:
-            text: One clause.
+            text: One clause; see `lite.marks` for the marks in it.
             normalize: Read numbers, dates, units and abbreviations as words.
 
         Returns:
             Runs that the model can read, in order; none if the text has nothing to say.
         """
-        originals = source_words(text)
+        unmarked, given = without_marks(text)
+        originals = source_words(unmarked.text)
         read: list[str] = []
         sources: list[int] = []
         for index, original in enumerate(originals):
             pieces = readable(original.text).split()
             read += pieces
             sources += [index] * len(pieces)
-        tokens, spoken = self._tokens(" ".join(read), normalize)
+        tokens, spoken = self._tokens(" ".join(read), normalize, given)
         ranges = align(read, spoken)
         words: list[SourceWord] = []
         index_of: dict[tuple[int, int], int] = {}
@@ -215,7 +218,9 @@ class Phonemizer:
                 key = (sources[start], sources[end - 1] + 1)
                 owner = index_of.setdefault(key, len(words))
                 if owner == len(words):
-                    words.append(self._span(text, originals[slice(*key)]))
+                    word = self._span(unmarked.text, originals[slice(*key)])
+                    start, end = unmarked.source_span(word.start, word.end)
+                    words.append(SourceWord(text[start:end], start, end))
             for symbol in symbols:
                 phonemes.append(symbol)
                 owners.append(-1 if symbol == " " else owner)
@@ -224,7 +229,9 @@ class Phonemizer:
                 owners.append(-1)
         return _runs("".join(phonemes), owners, words)
 
-    def _tokens(self, line: str, normalize: bool) -> tuple[list[tuple[Any, int]], list[str]]:
+    def _tokens(
+        self, line: str, normalize: bool, given: Mapping[str, str]
+    ) -> tuple[list[tuple[Any, int]], list[str]]:
         """Tokens, each with the index of its word, and the words as they are spoken.
 
         The rules are a library's and fail on some rare strings; then each word is read on its own,
@@ -232,7 +239,7 @@ class Phonemizer:
         """
         try:
             spoken = _without_links(self._normalize(line) if normalize else line)
-            return self._read(spoken), spoken.split()
+            return self._read(with_phonemes(spoken, given)), spoken.split()
         except Exception as error:
             logger.debug("rules failed on %d characters: %s", len(line), type(error).__name__)
         words = _without_links(line).split()
@@ -241,7 +248,7 @@ class Phonemizer:
             spelled = " ".join(char for char in word if char.isascii() and char.isalnum())
             for reading in (word, spelled):
                 try:
-                    read = [token for token, _ in self._read(reading)]
+                    read = [token for token, _ in self._read(with_phonemes(reading, given))]
                 except Exception as error:
                     logger.debug("rules failed on a word: %s", type(error).__name__)
                     continue
