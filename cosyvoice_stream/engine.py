@@ -68,9 +68,14 @@ class Engine(Protocol):
         Raises:
             UnsupportedLanguage: The text is in a script that the engine cannot speak.
             SynthesisFailed: Rendering failed; other utterances are not affected.
+            EngineDied: Nothing can be rendered until `close` and `start` were called again; all
+                utterances that run end with it.
         """
         ...
 
     async def close(self) -> None:
-        """Cancel what runs, join all threads, free the model. Safe to call twice."""
+        """End what runs, join all threads, free the model. Safe to call twice.
+
+        Utterances that are still being taken end with `SynthesisFailed`. `start` may follow.
+        """
         ...

@@ -19,6 +19,7 @@ The tree::
     │   ├── EngineBusy              come back after `retry_after_s`
     │   ├── UnsupportedLanguage     the engine cannot speak this script
     │   └── SynthesisFailed
+    │       └── EngineDied          no utterance can be rendered until the engine is restarted
     ├── TransportError
     │   └── PeerGone
     ├── ShuttingDown                the server is about to stop
@@ -183,6 +184,15 @@ class UnsupportedLanguage(EngineError):
 
 class SynthesisFailed(EngineError):
     """An utterance could not be rendered; the engine goes on."""
+
+
+class EngineDied(SynthesisFailed):
+    """What renders is gone: nothing can be spoken until the engine is closed and started again."""
+
+    how_to_fix = "send the text again in a moment; the engine is being restarted"
+
+    def __init__(self, message: str = "the engine broke down") -> None:
+        super().__init__(message)
 
 
 class TransportError(VoiceStreamError):

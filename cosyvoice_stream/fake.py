@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from cosyvoice_stream.errors import SynthesisFailed, UnsupportedLanguage
+from cosyvoice_stream.errors import EngineDied, SynthesisFailed, UnsupportedLanguage
 from cosyvoice_stream.types import (
     EngineInfo,
     Feature,
@@ -82,6 +82,7 @@ class FakeCounts:
     """What happened inside a `FakeEngine`; `live` is 0 when nothing was left behind."""
 
     live: int = 0
+    starts: int = 0
     started: int = 0
     finished: int = 0
     cancelled: int = 0
@@ -99,6 +100,7 @@ class FakeEngine:
         chunk_ms: Length of every chunk but the last.
         gate: Asked before every chunk; None never waits.
         fail_on: Word → exception to raise when it is about to be spoken.
+        die_on: A word that kills the engine when it is about to be spoken, until the next `start`.
         refuse: Language tag → test on a word; a word that passes raises `UnsupportedLanguage`.
         features: Reported as they are; word times and visemes are always delivered.
     """
@@ -111,6 +113,7 @@ class FakeEngine:
         chunk_ms: float = 100.0,
         gate: ChunkGate | None = None,
         fail_on: Mapping[str, Exception] | None = None,
+        die_on: str | None = None,
         refuse: Mapping[str, Callable[[str], bool]] | None = None,
         features: frozenset[Feature] = frozenset(
             {Feature.ADAPTATION, Feature.WORD_TIMES, Feature.VISEMES, Feature.PITCH}
@@ -132,6 +135,9 @@ class FakeEngine:
         self._chunk_samples = round(sample_rate * chunk_ms / 1000)
         self._gate = gate
         self._fail_on = dict(fail_on or {})
+        self._die_on = die_on
+        self._dead = False
+        self._life = 0
         self._refuse = dict(refuse or {})
         self.counts = FakeCounts()
         self.ready = False
@@ -142,8 +148,15 @@ class FakeEngine:
         return self._info
 
     async def start(self) -> None:
-        """Nothing to load."""
+        """Nothing to load; a dead engine lives again."""
         self.ready = True
+        self._dead = False
+        self.counts.starts += 1
+
+    def die(self) -> None:
+        """Fail every utterance that runs, and every further one until `start`."""
+        self._dead = True
+        self._life += 1
 
     async def enrol(self, reference: ReferenceAudio, transcript: str | None) -> Voice:
         """Make a voice whose tone follows from a hash of the recording."""
@@ -174,15 +187,18 @@ class FakeEngine:
         self.counts.live += 1
         self.counts.started += 1
         rendering = _Rendering(self, voice, options)
+        life = self._life
         try:
             async for fragment in text:
                 rendering.hear("" if isinstance(fragment, Flush) else fragment)
                 complete = isinstance(fragment, Flush)
                 for chunk in rendering.chunks(complete=complete):
                     await self._pass_gate()
+                    self._check_life(life)
                     yield chunk
             for chunk in rendering.chunks(complete=True, final=True):
                 await self._pass_gate()
+                self._check_life(life)
                 if chunk.final:
                     self.counts.finished += 1
                 yield chunk
@@ -205,8 +221,16 @@ class FakeEngine:
         else:
             await asyncio.sleep(0)
 
+    def _check_life(self, life: int) -> None:
+        if life != self._life:
+            raise EngineDied
+
     def check(self, word: str) -> None:
         """Raise what the script of this engine has for a word."""
+        if word == self._die_on:
+            self.die()
+        if self._dead:
+            raise EngineDied
         if (error := self._fail_on.get(word)) is not None:
             raise error
         for language, matches in self._refuse.items():
@@ -281,7 +305,7 @@ class _Rendering:
     def _word(self, word: str, start: int) -> Iterator[None]:
         try:
             self._engine.check(word)
-        except UnsupportedLanguage:
+        except (EngineDied, UnsupportedLanguage):
             raise
         except Exception as error:
             raise SynthesisFailed("the script says that this word fails") from error

@@ -16,6 +16,7 @@ from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.server.access import AccessControl
 from cosyvoice_stream.server.demo_page import demo_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
+from cosyvoice_stream.server.engine_keeper import EngineKeeper
 from cosyvoice_stream.server.http import answer_unexpected, api_routes, exception_handlers
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.linger import Linger
@@ -63,7 +64,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
     Raises:
         ConfigError: The settings name an engine that does not exist.
     """
-    engine = engine or build_engine(settings)
+    engine = EngineKeeper(engine or build_engine(settings))
     metrics = Metrics()
     voices = VoiceService(
         engine,
@@ -73,6 +74,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         max_per_owner=settings.max_voices_per_key,
     )
     readiness = Readiness(metrics, engine.start, voices.warm_up, warm_up_codecs)
+    engine.watch(readiness.engine_lost, readiness.engine_back)
     admission = Admission(
         settings.max_live_utterances,
         max_per_key=settings.max_live_per_key,

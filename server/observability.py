@@ -115,6 +115,7 @@ class Metrics:
         self._live_sessions = gauge("live_sessions", "Open WebSocket sessions")
         self._live_utterances = gauge("live_utterances", "Utterances that are being spoken")
         self._ready = gauge("engine_ready", "1 when the engine has rendered its warm-up sentence")
+        self._restarts = counter("engine_restarts", "Times that the engine broke down")
         for outcome in ("done", "cancelled", "failed"):
             self._utterances.labels(outcome)
         for outcome in ("accepted", "rejected", "failed"):
@@ -150,6 +151,10 @@ class Metrics:
     def http_request(self, route: str, status: int) -> None:
         """Count one answered request; `route` is the name of an endpoint, not a path."""
         self._http.labels(route, str(status)).inc()
+
+    def engine_restarted(self) -> None:
+        """Count a break-down of the engine."""
+        self._restarts.inc()
 
     def session_opened(self) -> None:
         """Count a WebSocket session that begins."""

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import EngineBusy, ShuttingDown
@@ -24,9 +24,16 @@ logger = logging.getLogger(__name__)
 _WARM_UP_RETRY_S = 1.0
 """Hint for clients that come before the engine is warm."""
 
+_RESTART_RETRY_S = 1.0
+"""Hint for clients that come while it is being restarted."""
+
+State: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopping"]
+
 
 class Readiness:
-    """Whether the server takes work: ``starting`` → ``ready`` or ``failed`` → ``stopping``.
+    """Whether the server takes work.
+
+    ``starting`` → ``ready`` ⇄ ``restarting``, or ``failed``; ``stopping`` from anywhere, for good.
 
     Args:
         metrics: Is told.
@@ -38,7 +45,7 @@ class Readiness:
     """
 
     def __init__(self, metrics: Metrics, *starts: Callable[[], Awaitable[None]]) -> None:
-        self.state: Literal["starting", "ready", "failed", "stopping"] = "starting"
+        self.state: State = "starting"
         self.failure: Exception | None = None
         self._metrics = metrics
         self._starts = starts
@@ -72,6 +79,19 @@ class Readiness:
         if self.failure is not None:
             raise self.failure
 
+    def engine_lost(self) -> None:
+        """The engine broke down and is being restarted."""
+        self._metrics.engine_restarted()
+        if self.state == "ready":
+            self.state = "restarting"
+            self._metrics.set_ready(False)
+
+    def engine_back(self) -> None:
+        """The engine speaks again."""
+        if self.state == "restarting":
+            self.state = "ready"
+            self._metrics.set_ready(True)
+
     def stop(self) -> None:
         """Take no more work from here on."""
         self.state = "stopping"
@@ -82,7 +102,7 @@ class Readiness:
         """Raise unless the server takes new work.
 
         Raises:
-            EngineBusy: The engine is not warm yet.
+            EngineBusy: The engine is not warm yet, or being restarted.
             ShuttingDown: The server is about to stop, or its engine did not start.
         """
         self.require_engine()
@@ -93,11 +113,13 @@ class Readiness:
         """Raise unless the engine works, for what was taken before the server began to stop.
 
         Raises:
-            EngineBusy: The engine is not warm yet.
+            EngineBusy: The engine is not warm yet, or being restarted.
             ShuttingDown: The engine did not start.
         """
         if self.state == "starting":
             raise EngineBusy(_WARM_UP_RETRY_S, "the engine is warming up")
+        if self.state == "restarting":
+            raise EngineBusy(_RESTART_RETRY_S, "the engine is being restarted")
         if self.failure is not None:
             raise ShuttingDown
 

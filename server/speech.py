@@ -7,12 +7,9 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from types import TracebackType
-from typing import Protocol
-
-import numpy as np
+from typing import Final, Protocol
 
 from cosyvoice_stream.engine import Engine
-from cosyvoice_stream.errors import SynthesisFailed
 from cosyvoice_stream.server.cutter import Cutter
 from cosyvoice_stream.server.encoders import open_encoder
 from cosyvoice_stream.server.limits import ANYBODY, Admission, Caller, Priority, Slot
@@ -24,11 +21,13 @@ from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
 from cosyvoice_stream.server.wire_settings import UtteranceSettings
 from cosyvoice_stream.streaming.playout import Listener
 from cosyvoice_stream.streaming.sound import Sound
+from cosyvoice_stream.streaming.speech_check import SpeechCheck
 from cosyvoice_stream.types import (
     MAX_SEED,
     EngineInfo,
     Feature,
     PcmChunk,
+    SynthesisOptions,
     TextStream,
     Voice,
 )
@@ -44,6 +43,10 @@ __all__ = [
     "Voices",
     "engine_warnings",
 ]
+
+
+QUIETEST_VOLUME: Final = 0.01
+"""Below it silence is what was asked for."""
 
 
 class Voices(Protocol):
@@ -207,10 +210,11 @@ class Speech:
                 )
                 chunks = service.engine.synthesize(self._way.fragments(), voice, options)
                 sound = Sound(settings.sound.to_options(), info.sample_rate)
-                async with aclosing(chunks):
-                    while (made := await self._next(chunks)) is not None:
+                made = self._checked(chunks, options)
+                async with aclosing(chunks), aclosing(made):
+                    async for whole in made:
                         with self._stage("sound"):
-                            chunk = sound.push(made)
+                            chunk = sound.push(whole)
                         if chunk is None:
                             continue
                         self._samples += len(chunk.samples)
@@ -231,8 +235,21 @@ class Speech:
                 self._cutter.close()
             await self._way.aclose()
 
+    async def _checked(
+        self, chunks: AsyncIterator[PcmChunk], options: SynthesisOptions
+    ) -> AsyncGenerator[PcmChunk, None]:
+        """Take the chunks of any engine; refuse what it made by a fault."""
+        check = SpeechCheck(
+            self._service.engine.info.sample_rate,
+            pause_s=(options.sentence_pause_ms or 0) / 1000,
+            may_be_silent=options.volume < QUIETEST_VOLUME,
+        )
+        while (made := await self._next(chunks)) is not None:
+            for chunk in check.push(made):
+                yield chunk
+
     async def _next(self, chunks: AsyncIterator[PcmChunk]) -> PcmChunk | None:
-        """Take a chunk, counting its compute time and refusing what is no audio.
+        """Take a chunk, counting its compute time.
 
         An engine that does not measure itself is busy while it is waited for and does not itself
         wait for text; what it renders ahead or beside that is missed.
@@ -252,8 +269,6 @@ class Speech:
         dry_s = self._listener.next(waited_s, text_s, len(chunk.samples) / rate)
         if dry_s > 0:
             observer.underrun(dry_s)
-        if not np.isfinite(chunk.samples).all():
-            raise SynthesisFailed("the engine made samples that are not finite")
         self._engine_samples += len(chunk.samples)
         return chunk
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from cosyvoice_stream.errors import EngineDied
 from cosyvoice_stream.lite.scheduler import Scheduler
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,9 @@ class Work(Protocol):
 class WorkPool:
     """Runs `Work`; one step of the same work at a time.
 
+    A step that raises an `Exception` ends its work. Anything else that ends a thread breaks the
+    pool: all work fails with `EngineDied`, and none is taken any more.
+
     Args:
         threads: How many steps run at once.
     """
@@ -44,6 +48,7 @@ class WorkPool:
         self._leaving: dict[Work, Callable[[], None]] = {}
         self._running: set[Work] = set()
         self._closed = False
+        self._broken = False
         self._threads = [
             threading.Thread(target=self._serve, name=f"cosyvoice-lite-{n}", daemon=True)
             for n in range(threads)
@@ -59,9 +64,12 @@ class WorkPool:
         """Admit work and start on it as soon as it has a step.
 
         Raises:
+            EngineDied: The pool is broken.
             RuntimeError: The pool is closed.
         """
         with self._changed:
+            if self._broken:
+                raise EngineDied
             if self._closed:
                 raise RuntimeError("the pool is closed")
             self._scheduler.add(work, background=background)
@@ -106,17 +114,42 @@ class WorkPool:
             work.fail(RuntimeError("the pool is closed"))
 
     def _serve(self) -> None:
-        while (work := self._take()) is not None:
-            produced_s = 0.0
-            failed = False
-            try:
-                produced_s = work.step()
-            except Exception as error:
-                failed = True
-                logger.debug("a step failed: %s", type(error).__name__)
-                work.fail(error)
-            self._finish(work, produced_s, failed)
-            del work
+        work = None
+        try:
+            while (work := self._take()) is not None:
+                self._do(work)
+                work = None  # what is done is not kept until the next work comes
+        except BaseException as error:
+            self._break_down(work, error)
+
+    def _do(self, work: Work) -> None:
+        produced_s = 0.0
+        failed = False
+        try:
+            produced_s = work.step()
+        except Exception as error:
+            failed = True
+            logger.debug("a step failed: %s", type(error).__name__)
+            work.fail(error)
+        self._finish(work, produced_s, failed)
+
+    def _break_down(self, work: Work | None, error: BaseException) -> None:
+        """Fail everything: a thread ends that should not, in the middle of some work."""
+        logger.error("a thread of the engine ended: %s", type(error).__name__)
+        with self._changed:
+            self._broken = self._closed = True
+            lost = list(self._scheduler)
+            for other in lost:
+                self._scheduler.remove(other)
+            left = None
+            if work is not None:
+                self._running.discard(work)
+                left = self._leaving.pop(work, None)
+            self._changed.notify_all()
+        for other in lost:
+            other.fail(EngineDied())
+        if left is not None:
+            left()
 
     def _take(self) -> Work | None:
         with self._changed:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from cosyvoice_stream.errors import SynthesisFailed
+from cosyvoice_stream.errors import EngineDied, SynthesisFailed
 from cosyvoice_stream.lite.acoustic import SAMPLE_RATE, AcousticModel
 from cosyvoice_stream.lite.clause_audio import ClauseAudio, Delivery
 from cosyvoice_stream.lite.phonemes import PhonemeRun
@@ -107,11 +107,14 @@ class UtteranceWork:
 
         Raises:
             SynthesisFailed: A step failed and everything before it has been taken.
+            EngineDied: No step can follow, for anybody.
         """
         if self._chunks:
             chunk = self._chunks.popleft()
             self._taken += len(chunk.samples)
             return chunk
+        if isinstance(self.error, EngineDied):
+            raise EngineDied from self.error
         if self.error is not None:
             raise SynthesisFailed("the engine failed on this utterance") from self.error
         return None

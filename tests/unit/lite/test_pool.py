@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cosyvoice_stream.errors import EngineDied
 from cosyvoice_stream.lite.pool import WorkPool
 
 pytestmark = pytest.mark.unit
@@ -128,3 +129,33 @@ def test_closing_fails_what_is_left_and_joins() -> None:
     pool.close()
     with pytest.raises(RuntimeError, match="closed"):
         pool.add(Counting(1))
+
+
+def test_a_thread_that_ends_fails_everything_and_leaves_nobody_waiting() -> None:
+    class Deadly(Counting):
+        def __init__(self) -> None:
+            super().__init__(3)
+            self.entered, self.go = threading.Event(), threading.Event()
+
+        def step(self) -> float:
+            self.entered.set()
+            assert self.go.wait(WAIT_S)
+            raise SystemExit
+
+    pool = WorkPool(1)
+    deadly, waiting, removed = Deadly(), Counting(5), threading.Event()
+    pool.add(deadly)
+    assert deadly.entered.wait(WAIT_S)
+    pool.add(waiting)
+    pool.remove(deadly, removed.set)
+    deadly.go.set()
+    assert removed.wait(WAIT_S)
+    assert waiting.done.wait(WAIT_S)
+    assert isinstance(waiting.failed, EngineDied)
+    assert (waiting.left, len(pool)) == (5, 0)
+    with pytest.raises(EngineDied):
+        pool.add(Counting(1))
+    left = threading.Event()
+    pool.remove(waiting, left.set)
+    assert left.is_set()
+    pool.close()
