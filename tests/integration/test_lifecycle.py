@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.fake import ChunkGate, FakeEngine
@@ -137,6 +138,68 @@ def test_socket_session_finishes_its_utterance_and_is_closed_with_1001(tmp_path:
         assert ends["b"]["code"] == "shutting_down"
 
     asyncio.run(run())
+
+
+def test_clients_on_sockets_are_told_finish_what_they_say_and_are_closed(tmp_path: Path) -> None:
+    text = "several words that take a while to be spoken"
+    with process(tmp_path, "slow", DRAIN_S="30") as running:
+        port = ready_port(running)
+
+        async def talk() -> tuple[list[str | bytes], int | None]:
+            url = f"ws://127.0.0.1:{port}/v1/stream"
+            frames: list[str | bytes] = []
+            async with connect(url, proxy=None) as idle, connect(url, proxy=None) as peer:
+                await peer.send(json.dumps({"type": "speak", "id": "a", "text": text}))
+                async for frame in peer:
+                    frames.append(frame)
+                    if isinstance(frame, bytes) and running.poll() is None and len(frames) < 5:
+                        running.send_signal(signal.SIGTERM)
+                        break
+                async for frame in peer:
+                    frames.append(frame)
+                    if isinstance(frame, str) and "shutting_down" in frame and '"id"' not in frame:
+                        await peer.send('{"type": "speak", "id": "b", "text": "too late"}')
+                        with pytest.raises(InvalidStatus) as refused:
+                            await connect(url, proxy=None)
+                        assert refused.value.response.status_code == 503
+                last = [json.loads(frame) async for frame in idle if isinstance(frame, str)][-1]
+                assert (last["code"], idle.close_code) == ("shutting_down", 1001)
+                return frames, peer.close_code
+
+        frames, close_code = asyncio.run(talk())
+        assert running.wait(timeout=10) == 0
+    messages = [json.loads(frame) for frame in frames if isinstance(frame, str)]
+    kinds = [(m["type"], m.get("id"), m.get("code")) for m in messages]
+    assert kinds.count(("error", None, "shutting_down")) == 1
+    assert ("error", "b", "shutting_down") in kinds
+    assert kinds[-1] == ("utterance.done", "a", None)
+    audio = b"".join(frame[12:] for frame in frames if isinstance(frame, bytes))
+    assert len(audio) == 2 * 1200 * len(text)
+    assert close_code == 1001
+
+
+def test_second_signal_cuts_a_socket_session_short(tmp_path: Path) -> None:
+    with process(tmp_path, "slow", DRAIN_S="600") as running:
+        port = ready_port(running)
+
+        async def talk() -> None:
+            url = f"ws://127.0.0.1:{port}/v1/stream"
+            async with connect(url, proxy=None) as peer:
+                await peer.send(json.dumps({"type": "speak", "id": "a", "text": "word " * 2000}))
+                async for frame in peer:
+                    if isinstance(frame, bytes):
+                        break
+                running.send_signal(signal.SIGTERM)
+                async for frame in peer:
+                    if isinstance(frame, str) and "shutting_down" in frame:
+                        break
+                began = time.monotonic()
+                running.send_signal(signal.SIGTERM)
+                await peer.wait_closed()
+                assert time.monotonic() - began < 3
+
+        asyncio.run(talk())
+        assert running.wait(timeout=5) == 0
 
 
 def test_second_signal_does_not_wait(tmp_path: Path) -> None:
