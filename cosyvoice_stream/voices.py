@@ -68,6 +68,11 @@ def new_voice_id() -> str:
     return "voice-" + "".join(secrets.choice(_ALPHABET) for _ in range(16))
 
 
+def is_voice_id(text: str) -> bool:
+    """Tell whether a text has the form of the ids that `new_voice_id` draws."""
+    return bool(_ID.fullmatch(text))
+
+
 def timestamp() -> str:
     """Return the time in the form of `VoiceRecord.created_at`."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import logging
+import secrets
 import time
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -18,6 +19,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cosyvoice_stream.server.error_shapes import shaped
 from cosyvoice_stream.server.observability import Metrics
 from cosyvoice_stream.server.settings import Settings, is_loopback
 
@@ -28,7 +30,7 @@ CALLER_KEY: Final = "cosyvoice_stream.key"
 
 _EXPOSED: Final = (
     "X-Sample-Rate, X-Channels, X-Encoding, X-Bytes-Per-Sample, X-Byte-Order, X-Seed, X-Voice, "
-    "Retry-After"
+    "Retry-After, X-Request-Id"
 )
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN_PREFIXES: Final = ("/v1/", "/metrics")
@@ -117,6 +119,7 @@ class AccessControl:
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
+                headers["X-Request-Id"] = f"req_{secrets.token_hex(12)}"
                 if self._origins:
                     headers.add_vary_header("Origin")
                 if allowed_origin is not None:
@@ -192,10 +195,9 @@ async def _answer_preflight(send: Send, allowed: bool, headers: Headers) -> None
 
 
 async def _refuse(scope: Scope, send: Send, status: int, message: str, how_to_fix: str) -> None:
-    """Answer with an error of docs/protocol.md; for a WebSocket this refuses the handshake."""
-    body: dict[str, Any] = {
-        "error": {"code": "unauthorized", "message": message, "how_to_fix": how_to_fix}
-    }
+    """Answer with an error in the shape of the path; a WebSocket's handshake is refused so."""
+    said: dict[str, Any] = {"code": "unauthorized", "message": message, "how_to_fix": how_to_fix}
+    status, body = shaped(scope["path"], status, said)
     text = json.dumps(body).encode()
     fields = [
         (b"content-type", b"application/json"),

@@ -21,6 +21,8 @@ from cosyvoice_stream.server.http import answer_unexpected, api_routes, exceptio
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.linger import Linger
 from cosyvoice_stream.server.observability import Metrics
+from cosyvoice_stream.server.openai_models import openai_model_routes
+from cosyvoice_stream.server.openai_speech import openai_speech_routes
 from cosyvoice_stream.server.services import Readiness, Services, session_defaults, session_limits
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import PREFIX, Settings
@@ -109,6 +111,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         routes=[
             WebSocketRoute("/v1/stream", websocket_endpoint),
             *api_routes(),
+            *openai_speech_routes(),
+            *openai_model_routes(),
             *demo_routes(),
         ],
         middleware=[

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from starlette.requests import HTTPConnection
+
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import EngineBusy, ShuttingDown
 from cosyvoice_stream.server.limits import Admission
@@ -140,6 +142,12 @@ class Services:
     sessions: Sessions
     metrics: Metrics
     readiness: Readiness
+
+
+def services_of(request: HTTPConnection) -> Services:
+    """Return what the application of a request or a socket shares."""
+    services: Services = request.app.state.services
+    return services
 
 
 def session_limits(settings: Settings) -> Limits:

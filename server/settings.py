@@ -87,9 +87,18 @@ def _expand_home(path: Path) -> Path:
     return path.expanduser()
 
 
+def _check_aliases(pairs: tuple[str, ...]) -> tuple[str, ...]:
+    for pair in pairs:
+        name, equals, voice = pair.partition("=")
+        if not (name.strip() and equals and voice.strip()):
+            raise ValueError(f"{pair!r} is not NAME=VOICE, such as alloy=voice-abc")
+    return pairs
+
+
 CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
 """Strings; in the environment separated by commas."""
 Origins = Annotated[CommaList, AfterValidator(_check_origins)]
+Aliases = Annotated[CommaList, AfterValidator(_check_aliases)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_commas)]
 FolderPath = Annotated[Path, AfterValidator(_expand_home)]
 
@@ -170,6 +179,10 @@ class Settings(BaseSettings):
     max_voices_per_key: int | None = Field(None, ge=0)
     """Voices that one API key may make, those of open sessions included. Not set: no limit of its
     own."""
+    voice_aliases: Aliases = ()
+    """Other names of voices, as `NAME=VOICE` separated by commas, for clients of other services:
+    `alloy=voice-…` lets a client that asks for `alloy` hear that voice. Names that are built into
+    those services and stand in no alias get the default voice."""
     require_consent: bool = False
     """Refuse to make a voice without a statement of the speaker's consent."""
     max_live_utterances: int = Field(64, ge=1)
@@ -224,6 +237,12 @@ class Settings(BaseSettings):
     def max_upload_bytes(self) -> int:
         """Bytes of an uploaded recording."""
         return int(self.max_upload_mb * 1_000_000)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Voice by alias, in lower case."""
+        pairs = (pair.partition("=") for pair in self.voice_aliases)
+        return {name.strip().lower(): voice.strip() for name, _, voice in pairs}
 
     @property
     def is_loopback(self) -> bool:

@@ -1,11 +1,15 @@
-"""The answer to ``POST /v1/speak``: headers with the first audio, then audio while it is made."""
+"""Speech as the answer to a request: headers with the first audio, then audio while it is made.
+
+What the answer looks like is a `SpeechForm`: the native one here, those of other APIs beside their
+routes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -16,27 +20,75 @@ from cosyvoice_stream.server.error_map import log_internal
 from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.observability import Outcome, log_utterance
 from cosyvoice_stream.server.services import Services
-from cosyvoice_stream.server.speech import AudioOut, Speech, Started
+from cosyvoice_stream.server.speech import AudioOut, Done, Speech, Started
 from cosyvoice_stream.server.websocket import ABORT
 from cosyvoice_stream.server.wire import UtteranceSettings
 
 logger = logging.getLogger(__name__)
 
 
+class SpeechForm:
+    """How an utterance becomes a response; as it stands, the form of ``POST /v1/speak``."""
+
+    def headers(self, started: Started) -> dict[str, str]:
+        """Return the headers that describe the audio."""
+        fields = {
+            "Content-Type": started.mime,
+            "X-Encoding": started.encoding,
+            "X-Sample-Rate": str(started.sample_rate),
+            "X-Channels": str(started.channels),
+            "X-Seed": str(started.seed),
+            "X-Voice": started.voice,
+        }
+        if started.bytes_per_sample is not None:
+            fields["X-Bytes-Per-Sample"] = str(started.bytes_per_sample)
+        if started.byte_order is not None:
+            fields["X-Byte-Order"] = started.byte_order
+        return fields
+
+    def audio(self, data: bytes) -> bytes:
+        """Return what is sent for a piece of encoded audio."""
+        return data
+
+    def done(self, done: Done) -> bytes:
+        """Return what follows the audio."""
+        return b""
+
+    def failed(self, error: BaseException) -> bytes | None:
+        """Return what follows the audio of an utterance that failed; None cuts the body short."""
+        return None
+
+
+NATIVE: Final = SpeechForm()
+
+
 class SpeakResponse(Response):
     """Streams one utterance.
 
-    What goes wrong before the first audio is raised, and becomes an error of docs/protocol.md.
-    What goes wrong later cuts the chunked body short, so that the client can tell. A client that
-    goes away, or stops reading for too long, cancels the work.
+    What goes wrong before the first audio is raised, and becomes an error in the shape of the path.
+    What goes wrong later cuts the chunked body short, so that the client can tell, unless the form
+    has a way to say it. A client that goes away, or stops reading for too long, cancels the work.
+
+    Args:
+        services: Of the application.
+        text: What is spoken.
+        settings: How it is spoken and encoded.
+        form: How it is put into the response.
     """
 
-    def __init__(self, services: Services, text: str, settings: UtteranceSettings) -> None:
+    def __init__(
+        self,
+        services: Services,
+        text: str,
+        settings: UtteranceSettings,
+        form: SpeechForm = NATIVE,
+    ) -> None:
         # Not `super().__init__()`: status and headers are known with the first audio only.
         self.background = None
         self._services = services
         self._text = text
         self._settings = settings
+        self._form = form
         self._format: Started | None = None
         self._head_sent = False
         self._audio_ms = 0.0
@@ -60,7 +112,11 @@ class SpeakResponse(Response):
             raise error
         if not isinstance(error, VoiceStreamError):
             log_internal(logger, error)
-        await _cut_short(scope, receive)
+        rest = None if isinstance(error, PeerGone) else self._form.failed(error)
+        if rest is None:
+            await _cut_short(scope, receive)
+        else:
+            await self._pass_on(send, _body(rest, more=False))
 
     async def _speak(self, send: Send, caller: Caller) -> None:
         outcome: Outcome = "failed"
@@ -83,29 +139,31 @@ class SpeakResponse(Response):
             log_utterance(logger, metrics)
 
     async def _send_audio(self, speech: Speech, send: Send) -> None:
-        stall_timeout_s = self._services.settings.stall_timeout_s
-
-        async def pass_on(message: dict[str, Any]) -> None:
-            try:
-                async with asyncio.timeout(stall_timeout_s):
-                    await send(message)
-            except TimeoutError:
-                raise PeerGone(f"the client did not read for {stall_timeout_s:g} s") from None
-
+        form = self._form
         async for event in speech:
             if isinstance(event, Started):
                 self._format = event
             elif isinstance(event, AudioOut) and event.data:
                 assert self._format is not None
-                if not self._head_sent:
-                    self._head_sent = True
-                    await pass_on(_head(self._format))
-                await pass_on({"type": "http.response.body", "body": event.data, "more_body": True})
+                await self._send_head(send, self._format)
+                await self._pass_on(send, _body(form.audio(event.data), more=True))
                 self._audio_ms = event.end_sample * 1000 / self._format.sample_rate
-        if not self._head_sent and self._format is not None:
+            elif isinstance(event, Done) and self._format is not None:
+                await self._send_head(send, self._format)
+                await self._pass_on(send, _body(form.done(event), more=False))
+
+    async def _send_head(self, send: Send, started: Started) -> None:
+        if not self._head_sent:
             self._head_sent = True
-            await pass_on(_head(self._format))
-        await pass_on({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._pass_on(send, _head(self._form.headers(started)))
+
+    async def _pass_on(self, send: Send, message: dict[str, Any]) -> None:
+        stall_timeout_s = self._services.settings.stall_timeout_s
+        try:
+            async with asyncio.timeout(stall_timeout_s):
+                await send(message)
+        except TimeoutError:
+            raise PeerGone(f"the client did not read for {stall_timeout_s:g} s") from None
 
 
 async def _whole(text: str) -> AsyncGenerator[str, None]:
@@ -118,24 +176,15 @@ async def _client_gone(receive: Receive) -> None:
         pass
 
 
-def _head(started: Started) -> dict[str, Any]:
-    fields = {
-        "Content-Type": started.mime,
-        "X-Encoding": started.encoding,
-        "X-Sample-Rate": str(started.sample_rate),
-        "X-Channels": str(started.channels),
-        "X-Seed": str(started.seed),
-        "X-Voice": started.voice,
-        # Proxies that gather a response before passing it on would undo the streaming.
-        "Cache-Control": "no-store",
-        "X-Accel-Buffering": "no",
-    }
-    if started.bytes_per_sample is not None:
-        fields["X-Bytes-Per-Sample"] = str(started.bytes_per_sample)
-    if started.byte_order is not None:
-        fields["X-Byte-Order"] = started.byte_order
+def _head(fields: dict[str, str]) -> dict[str, Any]:
+    # Proxies that gather a response before passing it on would undo the streaming.
+    fields = {**fields, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
     return {"type": "http.response.start", "status": 200, "headers": headers}
+
+
+def _body(data: bytes, *, more: bool) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": data, "more_body": more}
 
 
 async def _cut_short(scope: Scope, receive: Receive) -> None:

@@ -247,7 +247,7 @@ def parse_client_message(text: str) -> ClientMessage:
     try:
         return _client_message.validate_json(text)
     except ValidationError as error:
-        raise InvalidMessage(_describe(error)) from None
+        raise InvalidMessage(describe(error)) from None
 
 
 def parse_speech(body: bytes) -> SpeechRequest:
@@ -259,7 +259,7 @@ def parse_speech(body: bytes) -> SpeechRequest:
     try:
         return SpeechRequest.model_validate_json(body)
     except ValidationError as error:
-        raise InvalidMessage(_describe(error)) from None
+        raise InvalidMessage(describe(error)) from None
 
 
 class Names(NamedTuple):
@@ -286,8 +286,8 @@ def _name(claimed: object) -> str | None:
     return claimed if isinstance(claimed, str) and _ID.fullmatch(claimed) else None
 
 
-def _describe(error: ValidationError) -> str:
-    """One sentence about the first mistake: which field, what was expected."""
+def describe(error: ValidationError) -> str:
+    """Say in one sentence which field is the first mistake, and what was expected."""
     first = error.errors(include_url=False, include_input=False)[0]
     kind = first["type"]
     if kind == "json_invalid":

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from cosyvoice_stream.errors import InvalidMessage, LimitExceeded, PeerGone
-from cosyvoice_stream.server import http
+from cosyvoice_stream.server import http, json_body
 
 pytestmark = pytest.mark.unit
 
@@ -31,7 +31,7 @@ def request(messages: Sequence[Message], content_length: int | None = None) -> R
     headers = []
     if content_length is not None:
         headers.append((b"content-length", str(content_length).encode()))
-    return Request({"type": "http", "method": "POST", "headers": headers}, receive)
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": headers}, receive)
 
 
 def piece(body: bytes, more: bool) -> Message:
@@ -39,7 +39,7 @@ def piece(body: bytes, more: bool) -> Message:
 
 
 def read(asked: Request, limit_bytes: int = 10) -> bytes:
-    return asyncio.run(http._read_body(asked, limit_bytes, stall_timeout_s=0.05))
+    return asyncio.run(json_body.read_body(asked, limit_bytes, stall_timeout_s=0.05))
 
 
 def test_body_in_pieces_is_joined() -> None:
