@@ -14,6 +14,7 @@ from starlette.routing import WebSocketRoute
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.server.access import AccessControl
+from cosyvoice_stream.server.consents import ConsentStore
 from cosyvoice_stream.server.demo_page import demo_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
 from cosyvoice_stream.server.engine_keeper import EngineKeeper
@@ -23,6 +24,7 @@ from cosyvoice_stream.server.linger import Linger
 from cosyvoice_stream.server.observability import Metrics
 from cosyvoice_stream.server.openai_models import openai_model_routes
 from cosyvoice_stream.server.openai_speech import openai_speech_routes
+from cosyvoice_stream.server.openai_voices import openai_voice_routes
 from cosyvoice_stream.server.services import Readiness, Services, session_defaults, session_limits
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import PREFIX, Settings
@@ -87,6 +89,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         settings=settings,
         engine=engine,
         voices=voices,
+        consents=ConsentStore(settings.voices_dir / "consents", max_consents=settings.max_voices),
         admission=admission,
         speech=speech,
         sessions=Sessions(
@@ -113,6 +116,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *api_routes(),
             *openai_speech_routes(),
             *openai_model_routes(),
+            *openai_voice_routes(),
             *demo_routes(),
         ],
         middleware=[

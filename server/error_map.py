@@ -58,6 +58,15 @@ class UnknownUtterance(errors.ProtocolError):
         super().__init__(f"no live utterance has the id {utterance_id!r}")
 
 
+class ConsentNotFound(errors.VoiceError):
+    """A client names a recorded consent that does not exist, or is not its own."""
+
+    how_to_fix = "list the consents with GET /v1/audio/voice_consents"
+
+    def __init__(self) -> None:
+        super().__init__("there is no such consent")
+
+
 class ModelNotFound(errors.VoiceStreamError):
     """A client asks for a model, and no model has this name."""
 
@@ -88,6 +97,7 @@ class SessionTooLong(errors.VoiceStreamError):
 _OURS: Final[tuple[tuple[type[Exception], ErrorKind], ...]] = (
     (DuplicateUtterance, ErrorKind("duplicate_utterance", 409, 1008, False)),
     (UnknownUtterance, ErrorKind("unknown_utterance", 404, 1008, False)),
+    (ConsentNotFound, ErrorKind("consent_not_found", 404, 1008, False)),
     (ModelNotFound, ErrorKind("model_not_found", 404, 1008, False)),
     (SessionIdle, ErrorKind("idle_timeout", 408, 1000, True)),
     (SessionTooLong, ErrorKind("session_too_long", 408, 1000, True)),

@@ -13,13 +13,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cosyvoice_stream.errors import (
-    EnrolmentRejected,
     InvalidMessage,
     InvalidState,
     PeerGone,
     VoiceStreamError,
 )
 from cosyvoice_stream.server.access import caller_key
+from cosyvoice_stream.server.enrolling import enrol_counted
 from cosyvoice_stream.server.error_map import error_json, http_status, log_internal
 from cosyvoice_stream.server.error_shapes import shaped
 from cosyvoice_stream.server.json_body import check_chars, read_text_request
@@ -142,13 +142,7 @@ async def create_voice(request: Request) -> Response:
             persist=_flag(upload.fields, "persist", default=True),
             owner=caller_key(request.scope),
         )
-        try:
-            made = await services.voices.enrol_file(upload.path, wanted)
-        except VoiceStreamError as error:
-            rejected = isinstance(error, EnrolmentRejected)
-            services.metrics.enrolment("rejected" if rejected else "failed")
-            raise
-    services.metrics.enrolment("accepted")
+        made = await enrol_counted(services, upload.path, wanted)
     return JSONResponse(
         {
             "voice": made.voice.to_json(),

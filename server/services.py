@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import EngineBusy, ShuttingDown
+from cosyvoice_stream.server.consents import ConsentStore
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.observability import Metrics
 from cosyvoice_stream.server.sessions import Sessions
@@ -137,6 +138,7 @@ class Services:
     settings: Settings
     engine: Engine
     voices: VoiceService
+    consents: ConsentStore
     admission: Admission
     speech: SpeechService
     sessions: Sessions

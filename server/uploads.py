@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from python_multipart.multipart import parse_options_header
 from starlette.requests import Request
 
 from cosyvoice_stream.errors import InvalidMessage, LimitExceeded, PeerGone
+from cosyvoice_stream.server.error_shapes import WrongField
 
 _WRITE_BYTES: Final = 256 * 1024
 """Gathered before one write in a worker thread: few thread switches, little memory."""
@@ -29,7 +30,6 @@ _PARSE_BYTES: Final = 64 * 1024
 (python-multipart 0.0.34, one core of a 2-core cloud machine)."""
 _FORM_BYTES: Final = 256 * 1024
 """For everything in a form but the recording: its text fields and the lines between parts."""
-_FILE_FIELD: Final = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,30 @@ class Upload:
     path: Path
     """Temporary file, deleted when the upload's context ends."""
     size_bytes: int
+    """0 where no recording came and none had to."""
     fields: Mapping[str, str]
 
 
 @asynccontextmanager
 async def receive_upload(
-    request: Request, *, limit_bytes: int, stall_timeout_s: float, known: frozenset[str]
+    request: Request,
+    *,
+    limit_bytes: int,
+    stall_timeout_s: float,
+    known: frozenset[str] | None,
+    file_fields: Collection[str] = ("file",),
+    required: bool = True,
 ) -> AsyncIterator[Upload]:
     """Receive the recording of one request.
 
     Args:
-        request: A multipart form with a part ``file``, or the bare recording as the body.
+        request: A multipart form with a part for the recording, or the bare recording as the body.
         limit_bytes: Largest recording.
         stall_timeout_s: Longest wait for the next bytes.
-        known: Names of the text fields that are allowed, in the form or in the query.
+        known: Names of the text fields that are allowed, in the form or in the query; None allows
+            all.
+        file_fields: Names that the part with the recording may have.
+        required: Whether there has to be a recording.
 
     Raises:
         LimitExceeded: The recording is too large.
@@ -68,7 +78,8 @@ async def receive_upload(
         try:
             chunks = _body(request, stall_timeout_s)
             if form:
-                fields |= await _receive_form(chunks, options.get(b"boundary", b""), sink)
+                boundary = options.get(b"boundary", b"")
+                fields |= await _receive_form(chunks, boundary, sink, file_fields)
             else:
                 async for chunk in chunks:
                     await sink.write(chunk)
@@ -76,10 +87,12 @@ async def receive_upload(
         finally:
             await sink.settle()
         _check_fields(fields, known)
-        if not sink.size_bytes:
-            raise InvalidMessage(
+        if required and not sink.size_bytes:
+            field = next(iter(file_fields))
+            raise WrongField(
+                field,
                 "the request holds no recording",
-                how_to_fix="send it as the form field `file`, or as the body",
+                how_to_fix=f"send it as the form field `{field}`, or as the body",
             )
         yield Upload(Path(file.name), sink.size_bytes, fields)
 
@@ -100,7 +113,9 @@ def _check_length(request: Request, allowed_bytes: int, limit_bytes: int) -> Non
         raise _too_large(limit_bytes, int(stated))
 
 
-def _check_fields(fields: Mapping[str, str], known: frozenset[str]) -> None:
+def _check_fields(fields: Mapping[str, str], known: frozenset[str] | None) -> None:
+    if known is None:
+        return
     unknown = sorted(set(fields) - known)
     if unknown:
         raise InvalidMessage(
@@ -182,10 +197,11 @@ class _FileSink:
 class _FormReader:
     """Callbacks of the multipart parser: text parts to `fields`, the recording to the sink."""
 
-    def __init__(self, sink: _FileSink) -> None:
+    def __init__(self, sink: _FileSink, file_fields: Collection[str]) -> None:
         self.fields: dict[str, str] = {}
         self.ended = False
         self._sink = sink
+        self._file_fields = file_fields
         self._header_name = bytearray()
         self._header_value = bytearray()
         self._disposition = b""
@@ -215,19 +231,19 @@ class _FormReader:
         if name is None:
             raise InvalidMessage("a part of the form has no name")
         self._name = name.decode("utf-8", errors="replace")
-        if self._name == _FILE_FIELD:
+        if self._name in self._file_fields:
             if self._has_file:
                 raise InvalidMessage("the form holds more than one recording")
             self._has_file = True
 
     def on_part_data(self, data: bytes, start: int, end: int) -> None:
-        if self._name == _FILE_FIELD:
+        if self._name in self._file_fields:
             self._sink.gather(data[start:end])
         else:
             self._text += data[start:end]
 
     def on_part_end(self) -> None:
-        if self._name is not None and self._name != _FILE_FIELD:
+        if self._name is not None and self._name not in self._file_fields:
             self.fields[self._name] = self._text.decode("utf-8", errors="replace")
 
     def on_end(self) -> None:
@@ -235,12 +251,15 @@ class _FormReader:
 
 
 async def _receive_form(
-    chunks: AsyncIterator[bytes], boundary: bytes, sink: _FileSink
+    chunks: AsyncIterator[bytes],
+    boundary: bytes,
+    sink: _FileSink,
+    file_fields: Collection[str],
 ) -> dict[str, str]:
     """Parse a form; return its text fields."""
     if not boundary:
         raise InvalidMessage("the form has no boundary")
-    reader = _FormReader(sink)
+    reader = _FormReader(sink, file_fields)
     total_bytes = 0
     try:
         parser = MultipartParser(

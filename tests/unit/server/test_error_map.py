@@ -7,6 +7,7 @@ import pytest
 
 from cosyvoice_stream import errors
 from cosyvoice_stream.server.error_map import (
+    ConsentNotFound,
     DuplicateUtterance,
     ModelNotFound,
     SessionIdle,
@@ -37,6 +38,7 @@ EXAMPLES = [
     (errors.SynthesisFailed("m"), "synthesis_failed", 500, True),
     (DuplicateUtterance("a"), "duplicate_utterance", 409, False),
     (UnknownUtterance("a"), "unknown_utterance", 404, False),
+    (ConsentNotFound(), "consent_not_found", 404, False),
     (ModelNotFound(), "model_not_found", 404, False),
     (SessionIdle(5), "idle_timeout", 408, True),
     (SessionTooLong(5), "session_too_long", 408, True),
