@@ -46,6 +46,12 @@ class Feature(StrEnum):
     VISEMES = "visemes"
     PITCH = "pitch"
     STRENGTH = "strength"
+    SOUNDS = "sounds"
+    """Sounds such as ``[laughter]`` within the text; see `streaming.speech_marks`."""
+    ARPABET = "arpabet"
+    """Words written in ARPAbet within the text."""
+    PINYIN = "pinyin"
+    """Syllables written in pinyin within the text."""
 
 
 class Viseme(StrEnum):

@@ -41,6 +41,7 @@ from cosyvoice_stream.server.wire import (
     UtteranceCancelled,
     UtteranceDone,
     UtteranceStarted,
+    UtteranceWarning,
     VoiceProgress,
     VoiceReady,
     VoiceRejected,
@@ -348,9 +349,9 @@ class Session:
             if utterance is not None:
                 utterance.started = message
                 self._by_number[message.number] = utterance
-        elif isinstance(message, Marks):
+        elif isinstance(message, Marks | UtteranceWarning):
             if message.id in self._live:
-                self._live[message.id].put_marks(message)
+                self._live[message.id].put_note(message)
         elif isinstance(message, UtteranceDone):
             utterance = self._live.pop(message.id, None)
             if utterance is not None:

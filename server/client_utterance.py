@@ -17,6 +17,7 @@ from cosyvoice_stream.server.wire import (
     UtteranceCancelled,
     UtteranceDone,
     UtteranceStarted,
+    UtteranceWarning,
     VisemeTime,
     WordTime,
 )
@@ -73,6 +74,7 @@ class Utterance:
     Attributes:
         id: Its name in the protocol.
         started: Format, voice and seed, once the server speaks.
+        warnings: What the server had to say about the text so far.
         done: The server's figures, once the utterance is complete.
         stopped: What was heard, once it has been cancelled.
     """
@@ -81,6 +83,7 @@ class Utterance:
         self._session = session
         self.id = utterance_id
         self.started: UtteranceStarted | None = None
+        self.warnings: list[UtteranceWarning] = []
         self.done: UtteranceDone | None = None
         self.stopped: UtteranceCancelled | None = None
         self.sender: asyncio.Task[None] | None = None
@@ -178,10 +181,13 @@ class Utterance:
         self._buffered += len(data)
         self._changed.set()
 
-    def put_marks(self, marks: Marks) -> None:
-        """Keep marks for the chunk that follows."""
-        self._words += marks.words
-        self._visemes += marks.visemes
+    def put_note(self, note: Marks | UtteranceWarning) -> None:
+        """Keep marks for the chunk that follows, and warnings."""
+        if isinstance(note, UtteranceWarning):
+            self.warnings.append(note)
+            return
+        self._words += note.words
+        self._visemes += note.visemes
 
     def finish(self, message: UtteranceDone) -> None:
         """The server is done."""

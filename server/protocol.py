@@ -25,7 +25,7 @@ from cosyvoice_stream.server.protocol_messages import (
     error_message,
 )
 from cosyvoice_stream.server.recording_state import RecordingState
-from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started
+from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started, WarningOut
 from cosyvoice_stream.server.utterance import State, Utterance
 from cosyvoice_stream.server.utterance_book import UtteranceBook
 from cosyvoice_stream.server.utterance_stream import UtteranceStream
@@ -178,6 +178,10 @@ class SessionProtocol:
     def send_marks(self, utterance: Utterance, marks: MarksOut) -> None:
         """Note the words, and send what the client asked for."""
         self._stream.marks(utterance, marks)
+
+    def send_warning(self, utterance: Utterance, warning: WarningOut) -> None:
+        """Say something about the text."""
+        self._stream.warning(utterance, warning)
 
     def send_audio(self, utterance: Utterance, audio: AudioOut) -> None:
         """Queue a frame. Frames of an utterance that has ended are dropped."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from cosyvoice_stream.server.error_map import error_json
-from cosyvoice_stream.server.speech_events import Done, Started
+from cosyvoice_stream.server.speech_events import Done, Started, WarningOut
 from cosyvoice_stream.server.utterance import Utterance
 from cosyvoice_stream.server.wire_replies import (
     ErrorMessage,
     UtteranceCancelled,
     UtteranceDone,
     UtteranceStarted,
+    UtteranceWarning,
 )
 
 NOTHING_CANCELLED: Final = UtteranceCancelled(
@@ -34,6 +35,17 @@ def started_message(utterance: Utterance, started: Started) -> UtteranceStarted:
         byte_order=started.byte_order,
         mime=started.mime,
         warnings=list(started.warnings),
+    )
+
+
+def warning_message(utterance: Utterance, warning: WarningOut) -> UtteranceWarning:
+    """Something about the text."""
+    return UtteranceWarning(
+        id=utterance.id,
+        message=warning.message,
+        char_start=warning.char_start,
+        char_end=warning.char_end,
+        suggestion=warning.suggestion,
     )
 
 

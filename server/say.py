@@ -16,7 +16,6 @@ from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.server.daemon_call import call_in_daemon
 from cosyvoice_stream.server.say_output import Outputs
-from cosyvoice_stream.server.wire_settings import TextSettings
 from cosyvoice_stream.types import Samples, SynthesisOptions, Voice
 
 if TYPE_CHECKING:
@@ -94,9 +93,10 @@ async def speak_locally(
     clean: bool = True,
 ) -> Summary:
     """Speak with an engine in this process."""
+    from cosyvoice_stream.server.text_stages import TextStages
     from cosyvoice_stream.server.text_way import TextWay
 
-    way = TextWay(text, TextSettings(clean=clean), time.monotonic)
+    way = TextWay(text, TextStages(engine.info, clean=clean), time.monotonic)
     summary = Summary()
     rate = engine.info.sample_rate
     compute_s = 0.0

@@ -36,6 +36,7 @@ from cosyvoice_stream.server.speech import (
     SpeechEvent,
     SpeechService,
     Started,
+    WarningOut,
 )
 from cosyvoice_stream.server.transport import Writer
 from cosyvoice_stream.server.utterance import Utterance
@@ -179,6 +180,8 @@ class Speaker:
                 self._protocol.send_started(utterance, event)
             case MarksOut():
                 self._protocol.send_marks(utterance, event)
+            case WarningOut():
+                self._protocol.send_warning(utterance, event)
             case AudioOut():
                 await self._keep_lead(utterance)
                 self._protocol.send_audio(utterance, event)

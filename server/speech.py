@@ -15,10 +15,19 @@ from cosyvoice_stream.server.encoders import open_encoder
 from cosyvoice_stream.server.limits import ANYBODY, Admission, Caller, Priority, Slot
 from cosyvoice_stream.server.observability import Outcome, UtteranceMetrics
 from cosyvoice_stream.server.observer import SpeechObserver, nobody
-from cosyvoice_stream.server.speech_events import AudioOut, Done, MarksOut, SpeechEvent, Started
+from cosyvoice_stream.server.speech_events import (
+    AudioOut,
+    Done,
+    MarksOut,
+    SpeechEvent,
+    Started,
+    WarningOut,
+)
+from cosyvoice_stream.server.text_stages import TextStages
 from cosyvoice_stream.server.text_way import TextWay
 from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
 from cosyvoice_stream.server.wire_settings import UtteranceSettings
+from cosyvoice_stream.streaming.lexicon import Lexicon, compiled
 from cosyvoice_stream.streaming.playout import Listener
 from cosyvoice_stream.streaming.sound import Sound
 from cosyvoice_stream.streaming.speech_check import SpeechCheck
@@ -41,6 +50,7 @@ __all__ = [
     "SpeechService",
     "Started",
     "Voices",
+    "WarningOut",
     "engine_warnings",
 ]
 
@@ -64,6 +74,7 @@ class SpeechService:
         engine: Speaks.
         voices: Finds voices.
         admission: Bounds how many utterances are spoken at once.
+        lexicon: Gives the lexicon for all utterances that begin.
         observer: Is told what each stage takes, and when a listener would have run dry.
         clock: In seconds, never going back.
     """
@@ -74,12 +85,14 @@ class SpeechService:
         voices: Voices,
         admission: Admission,
         *,
+        lexicon: Callable[[], Lexicon] = Lexicon.empty,
         observer: SpeechObserver = nobody,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine
         self.voices = voices
         self.admission = admission
+        self.lexicon = lexicon
         self.observer = observer
         self.clock = clock
 
@@ -94,7 +107,8 @@ class SpeechService:
             caller: Whose limits count; the priority is that of `settings` where that is lower.
 
         Returns:
-            An async iterator of `Started`, then `MarksOut` and `AudioOut`, then `Done`. Nothing
+            An async iterator of `Started`, then `WarningOut`, `MarksOut` and `AudioOut`, then
+            `Done`. Nothing
             happens before the first step. Iterating raises `EngineBusy`, `VoiceNotFound`,
             `UnsupportedFormat`, `UnsupportedLanguage` or `SynthesisFailed`.
         """
@@ -119,7 +133,12 @@ class Speech:
         self._settings = settings
         priority = max(caller.priority, Priority[settings.priority.upper()])
         self._caller = Caller(caller.key, priority)
-        self._way = TextWay(text, settings.text, service.clock)
+        stages = TextStages(
+            service.engine.info,
+            clean=settings.text.clean,
+            lexicons=(compiled(settings.lexicon), service.lexicon()),
+        )
+        self._way = TextWay(text, stages, service.clock)
         self._events = self._run()
         self._slot: Slot | None = None
         self._cutter: Cutter | None = None
@@ -218,6 +237,8 @@ class Speech:
                         if chunk is None:
                             continue
                         self._samples += len(chunk.samples)
+                        for warning in self._warnings():
+                            yield warning
                         if chunk.words or chunk.visemes:
                             yield self._marks(chunk, info.sample_rate)
                         with self._stage("encode"):
@@ -295,6 +316,12 @@ class Speech:
             for shape in chunk.visemes
         ]
         return MarksOut(tuple(words), tuple(visemes))
+
+    def _warnings(self) -> list[WarningOut]:
+        return [
+            WarningOut(each.message, each.char_start, each.char_end, each.suggestion)
+            for each in self._way.take_warnings()
+        ]
 
     def _note_first_audio(self) -> None:
         """Measure from the text that completed the first clause.

@@ -34,6 +34,17 @@ class MarksOut:
 
 
 @dataclass(frozen=True, slots=True)
+class WarningOut:
+    """Something about the text, which is spoken all the same."""
+
+    message: str
+    char_start: int | None = None
+    """Index of the first character that is meant, in the client's text."""
+    char_end: int | None = None
+    suggestion: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AudioOut:
     """A piece of encoded audio."""
 
@@ -57,4 +68,4 @@ class Done:
     characters: int
 
 
-SpeechEvent: TypeAlias = Started | MarksOut | AudioOut | Done
+SpeechEvent: TypeAlias = Started | WarningOut | MarksOut | AudioOut | Done

@@ -2,9 +2,9 @@
 
 ::
 
-    client fragments ── cleaner ── engine fragments ──► engine
-                           │                               │
-             positions in the client's text  ◄──  word marks in the engine's text
+    client fragments ── stages ── engine fragments ──► engine
+                          │                               │
+            positions in the client's text  ◄──  word marks in the engine's text
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Final
 
-from cosyvoice_stream.server.wire_settings import TextSettings
+from cosyvoice_stream.server.text_stages import TextStages, TextWarning
 from cosyvoice_stream.streaming.clauses import Clause, ClauseSplitter
-from cosyvoice_stream.streaming.cleaner import PlainText, TextCleaner
 from cosyvoice_stream.streaming.mapped_text import MappedText
 from cosyvoice_stream.types import FLUSH, Flush, TextStream
 
@@ -25,17 +24,15 @@ _SPLIT_CHARS: Final = 64
 
 
 class TextWay:
-    """Cleans the text of one utterance on its way and remembers where each character came from.
+    """Leads the text of one utterance through its stages; knows where each character came from.
 
     Args:
         text: What the client sends. Closed together with `fragments`.
-        settings: Whether to clean.
+        stages: What is done to it.
         clock: In seconds, never going back.
     """
 
-    def __init__(
-        self, text: TextStream, settings: TextSettings, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, text: TextStream, stages: TextStages, clock: Callable[[], float]) -> None:
         self.characters = 0
         """Characters that have come from the client."""
         self.arrived_at: float | None = None
@@ -44,7 +41,7 @@ class TextWay:
         """When the text came that completed the first clause, as `ClauseSplitter` sees it."""
         self._text = text
         self._clock = clock
-        self._cleaner: TextCleaner | PlainText = TextCleaner() if settings.clean else PlainText()
+        self._stages = stages
         # Per character given to the engine: where its source begins and ends. 8 bytes each.
         self._starts = array("I")
         self._ends = array("I")
@@ -59,17 +56,17 @@ class TextWay:
             async for fragment in self._text:
                 self._arrived()
                 if isinstance(fragment, Flush):
-                    for piece in self._cleaner.break_here():
+                    for piece in self._stages.break_here():
                         yield self._remember(piece)
                     self._note_clause(self._splitter.break_here)
                     yield FLUSH
                 else:
                     self.characters += len(fragment)
-                    for piece in self._cleaner.push(fragment):
+                    for piece in self._stages.push(fragment):
                         yield self._remember(piece)
                 self._waiting_since = self._clock()
             self._arrived()
-            for piece in self._cleaner.flush():
+            for piece in self._stages.flush():
                 yield self._remember(piece)
             self._note_clause(self._splitter.flush)
         finally:
@@ -81,6 +78,10 @@ class TextWay:
         close = getattr(self._text, "aclose", None)
         if close is not None:
             await close()
+
+    def take_warnings(self) -> list[TextWarning]:
+        """Take what there is to say about the text since the last call."""
+        return self._stages.take_warnings()
 
     def waited_s(self) -> float:
         """Seconds spent waiting for the client so far."""

@@ -8,8 +8,8 @@ from typing import Final
 from cosyvoice_stream.server.encoders import PACK, WAV_HEADER_BYTES
 from cosyvoice_stream.server.outbox import Outbox
 from cosyvoice_stream.server.plain_audio import UNPACK, faded_end
-from cosyvoice_stream.server.protocol_messages import started_message
-from cosyvoice_stream.server.speech_events import AudioOut, MarksOut, Started
+from cosyvoice_stream.server.protocol_messages import started_message, warning_message
+from cosyvoice_stream.server.speech_events import AudioOut, MarksOut, Started, WarningOut
 from cosyvoice_stream.server.utterance import State, Utterance
 from cosyvoice_stream.server.utterance_book import UtteranceBook
 from cosyvoice_stream.server.wire import AudioHeader, Marks, ServerMessage
@@ -56,6 +56,12 @@ class UtteranceStream:
         visemes = list(marks.visemes) if "viseme" in wanted else []
         if words or visemes:
             message = Marks(id=utterance.id, words=words, visemes=visemes)
+            self._outbox.stream(utterance.number, message.to_json())
+
+    def warning(self, utterance: Utterance, warning: WarningOut) -> None:
+        """Say something about the text."""
+        if utterance.is_spoken:
+            message = warning_message(utterance, warning)
             self._outbox.stream(utterance.number, message.to_json())
 
     def audio(self, utterance: Utterance, audio: AudioOut) -> None:

@@ -156,6 +156,21 @@ class Marks(ServerMessageBase):
     visemes: list[VisemeTime] = []
 
 
+class UtteranceWarning(ServerMessageBase):
+    """Something about the text of an utterance, which is spoken all the same."""
+
+    omit_none: ClassVar[bool] = True
+
+    type: Literal["utterance.warning"] = "utterance.warning"
+    id: str
+    message: str
+    char_start: int | None = None
+    """Of what is meant, in the client's text; left out where nothing particular is."""
+    char_end: int | None = None
+    suggestion: str | None = None
+    """What could stand there instead; left out where nothing comes to mind."""
+
+
 class UtteranceDone(ServerMessageBase):
     """The utterance is complete."""
 
@@ -237,6 +252,7 @@ ServerMessage: TypeAlias = (
     | SessionUpdated
     | UtteranceStarted
     | Marks
+    | UtteranceWarning
     | UtteranceDone
     | UtteranceCancelled
     | VoiceProgress

@@ -72,6 +72,8 @@ class Options(_FromClient):
     sound: SoundChanges | None = None
     marks: list[MarkKind] | None = None
     priority: PriorityName | None = None
+    lexicon: dict[str, str | None] | None = None
+    """Merged word by word; None as a reading removes the word."""
 
     def changes(self) -> dict[str, Any]:
         """The fields that were sent, nested, with None where the default is wanted."""

@@ -7,7 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from cosyvoice_stream.errors import InvalidOption, UnsupportedFormat
+from cosyvoice_stream.errors import InvalidOption, LimitExceeded, UnsupportedFormat
+from cosyvoice_stream.streaming.lexicon import compiled
 from cosyvoice_stream.streaming.sound import SoundOptions
 from cosyvoice_stream.types import SynthesisOptions
 
@@ -27,6 +28,8 @@ OPUS_RATES: Final = (8000, 16_000, 24_000, 48_000)
 FRAME_MS_RANGE: Final = (10, 1000)
 LOUDNESS_RANGE_DBFS: Final = (-40, -10)
 SILENCE_RANGE_MS: Final = (0, 5000)
+MAX_LEXICON_ENTRIES: Final = 1000
+"""Of a session or an utterance; the settings are said back to the client as a whole."""
 LEAD_MS_RANGE: Final = (20, 60_000)
 BUFFER_MS_RANGE: Final = (0, 60_000)
 
@@ -118,6 +121,8 @@ class UtteranceSettings(_Settings):
     """``background`` waits behind everybody who listens."""
     sound: SoundSettings = SoundSettings()
     text: TextSettings = TextSettings()
+    lexicon: dict[str, str] = {}
+    """Word → reading; comes before the server's lexicon."""
 
     def merged(
         self, changes: Mapping[str, Any], defaults: UtteranceSettings | None = None
@@ -126,7 +131,7 @@ class UtteranceSettings(_Settings):
 
         Args:
             changes: `Options.changes()`: absent fields keep their value, None restores the default.
-                The fields of `output`, `sound` and `text` are merged one by one.
+                The fields of `output`, `sound`, `text` and `lexicon` are merged one by one.
             defaults: Where None takes its values from; the protocol's defaults without it.
 
         Raises:
@@ -138,6 +143,9 @@ class UtteranceSettings(_Settings):
         for name, value in changes.items():
             if value is None:
                 values[name] = base[name]
+            elif name == "lexicon":
+                merged = {**values[name], **value}
+                values[name] = {word: read for word, read in merged.items() if read is not None}
             elif isinstance(value, Mapping):
                 values[name] = {
                     **values[name],
@@ -160,6 +168,7 @@ class UtteranceSettings(_Settings):
         """
         self.to_options()
         self.sound.check()
+        self._check_lexicon()
         output = self.output
         if output.encoding not in ENCODINGS:
             raise UnsupportedFormat(
@@ -184,6 +193,16 @@ class UtteranceSettings(_Settings):
                 raise InvalidOption(
                     f"output.{name}", value, f"use 0 or a whole number from {low} to {high}"
                 )
+
+    def _check_lexicon(self) -> None:
+        if len(self.lexicon) > MAX_LEXICON_ENTRIES:
+            raise LimitExceeded(
+                "words in the lexicon of a session",
+                MAX_LEXICON_ENTRIES,
+                len(self.lexicon),
+                how_to_fix="put them into the lexicon of the server: PUT /v1/lexicon",
+            )
+        compiled(self.lexicon)
 
     def to_options(self, seed: int | None = None) -> SynthesisOptions:
         """What the engine is told.

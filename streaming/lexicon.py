@@ -64,6 +64,11 @@ class Lexicon:
                 node = node.next.setdefault(char, _Node())
             node.reading = read_entry(reading, number)
 
+    @classmethod
+    def empty(cls) -> Lexicon:
+        """Make one without words."""
+        return cls({})
+
     def __bool__(self) -> bool:
         return bool(self.entries)
 

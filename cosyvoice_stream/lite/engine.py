@@ -150,6 +150,7 @@ class LiteEngine:
                     Feature.VISEMES,
                     Feature.PITCH,
                     Feature.STRENGTH,
+                    Feature.ARPABET,
                 }
             ),
             voices=(Voice("heart", "Heart", FINGERPRINT),),

@@ -14,7 +14,7 @@ from cosyvoice_stream import errors
 from cosyvoice_stream.errors import InvalidMessage
 from cosyvoice_stream.server.error_map import SessionIdle
 from cosyvoice_stream.server.protocol import SessionProtocol
-from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started
+from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started, WarningOut
 from cosyvoice_stream.server.wire import (
     AudioHeader,
     EngineSummary,
@@ -89,6 +89,8 @@ class Player:
             names = ("text", "char_start", "char_end", "start_ms", "end_ms")
             words = [WordTime(**dict(zip(names, word, strict=True))) for word in line["words"]]
             protocol.send_marks(utterance, MarksOut(tuple(words), ()))
+        elif line["speech"] == "warning":
+            protocol.send_warning(utterance, WarningOut(*line["arguments"]))
         elif line["speech"] == "audio":
             data = bytes.fromhex(line["hex"])
             audio = AudioOut(data, line["first"], line["end"], line["last"])

@@ -1,17 +1,20 @@
 import asyncio
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cosyvoice_stream.fake import FakeEngine
+from cosyvoice_stream.server.text_stages import TextStages
 from cosyvoice_stream.server.text_way import TextWay
-from cosyvoice_stream.server.wire_settings import TextSettings
 from cosyvoice_stream.types import FLUSH, Flush
 
 pytestmark = pytest.mark.unit
 
-CLEAN = TextSettings(clean=True)
-PLAIN = TextSettings(clean=False)
+INFO = FakeEngine().info
+CLEAN = partial(TextStages, INFO, clean=True)
+PLAIN = partial(TextStages, INFO, clean=False)
 
 
 class Clock:
@@ -28,7 +31,7 @@ async def stream(*fragments):
 
 def travel(*fragments, form=CLEAN):
     """The way, and what the engine was given."""
-    way = TextWay(stream(*fragments), form, Clock())
+    way = TextWay(stream(*fragments), form(), Clock())
 
     async def collect():
         return [piece async for piece in way.fragments()]
@@ -103,7 +106,7 @@ def test_notes_when_text_came_and_how_long_it_was_waited_for():
         yield " more."
 
     async def test():
-        way = TextWay(slow(), CLEAN, clock)
+        way = TextWay(slow(), CLEAN(), clock)
         pieces = way.fragments()
         await anext(pieces)
         first = way.clause_at
@@ -129,7 +132,7 @@ def test_closing_closes_the_text_of_the_client():
             closed.append(True)
 
     async def test():
-        pieces = TextWay(text(), CLEAN, Clock()).fragments()
+        pieces = TextWay(text(), CLEAN(), Clock()).fragments()
         await anext(pieces)
         await pieces.aclose()
 

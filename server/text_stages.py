@@ -1,0 +1,134 @@
+"""What happens to the text of one utterance before the engine reads it, as one stage.
+
+::
+
+    cleaner ─► marks ─┬─ plain text ─► lexicon ─┬─► engine
+                      └─ sounds, phonemes ──────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cosyvoice_stream.streaming.cleaner import PlainText, TextCleaner
+from cosyvoice_stream.streaming.lexicon import Lexicon, LexiconStage
+from cosyvoice_stream.streaming.mapped_text import MappedText
+from cosyvoice_stream.streaming.speech_marks import Kind, Piece, Problem, SpeechMarks
+from cosyvoice_stream.types import EngineInfo, Feature
+
+MAX_WARNINGS: Final = 20
+"""Of one utterance; what is wrong in the same way a hundred times need not be said so often."""
+_NEEDS: Final = (
+    (Kind.SOUND, Feature.SOUNDS, "sounds are left out"),
+    (Kind.PHONEMES, Feature.ARPABET, "phonemes in brackets may be misread"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextWarning:
+    """Something about the text that its author should know; it is spoken all the same."""
+
+    message: str
+    char_start: int
+    """Index of the first character that is meant, in the client's text."""
+    char_end: int
+    suggestion: str | None = None
+    """What could stand there instead."""
+
+
+class TextStages:
+    """Cleans a text and finds its marks and the words of the lexicons.
+
+    Args:
+        info: Of the engine, for warnings about what it lacks.
+        clean: Whether to drop markup and emoji.
+        lexicons: The first one has precedence.
+    """
+
+    def __init__(self, info: EngineInfo, *, clean: bool, lexicons: Iterable[Lexicon] = ()) -> None:
+        self._info = info
+        self._cleaner: TextCleaner | PlainText = TextCleaner() if clean else PlainText()
+        self._marks = SpeechMarks()
+        self._lexicon = LexiconStage(lexicons)
+        self._last = ""
+        """Last character that was given out."""
+        self._warned: set[Kind] = set()
+        self._warnings: list[TextWarning] = []
+        self._warnings_left = MAX_WARNINGS
+
+    def push(self, text: str) -> list[MappedText]:
+        """Append a fragment and take the text that can be spoken."""
+        pieces: list[Piece] = []
+        for cleaned in self._cleaner.push(text):
+            pieces += self._marks.push(cleaned)
+        return self._read(pieces)
+
+    def flush(self) -> list[MappedText]:
+        """End the text and take the rest."""
+        pieces: list[Piece] = []
+        for cleaned in self._cleaner.flush():
+            pieces += self._marks.push(cleaned)
+        pieces += self._marks.flush()
+        return self._read(pieces) + self._give(self._lexicon.flush())
+
+    def break_here(self) -> list[MappedText]:
+        """Take everything so far, as if the text ended here; the text goes on."""
+        pieces: list[Piece] = []
+        for cleaned in self._cleaner.break_here():
+            pieces += self._marks.push(cleaned)
+        pieces += self._marks.break_here()
+        return self._read(pieces) + self._give(self._lexicon.break_here())
+
+    def take_warnings(self) -> list[TextWarning]:
+        """Take what there is to say about the text since the last call."""
+        for problem in self._marks.take_problems():
+            self._warn(_warning_of(problem))
+        warnings, self._warnings = self._warnings, []
+        return warnings
+
+    def _read(self, pieces: Sequence[Piece]) -> list[MappedText]:
+        texts: list[MappedText] = []
+        for piece in pieces:
+            if piece.kind is Kind.TEXT:
+                texts += self._give(self._lexicon.push(piece.source))
+            else:
+                texts += self._give([*self._lexicon.break_here(), piece])
+        return texts
+
+    def _give(self, pieces: Sequence[Piece]) -> list[MappedText]:
+        texts: list[MappedText] = []
+        for piece in pieces:
+            source = piece.source
+            if piece.kind is not Kind.TEXT:
+                self._check(piece)
+                start, end = source.source_span(0, len(source))
+                source = MappedText.standing_for("".join(piece.symbols), start, end)
+                if piece.kind is Kind.PINYIN and self._last.isascii() and self._last.isalnum():
+                    # An engine takes brackets behind a Latin letter for an index.
+                    texts.append(MappedText.standing_for(" ", start, start))
+            texts.append(source)
+            self._last = source.text[-1]
+        return texts
+
+    def _check(self, piece: Piece) -> None:
+        """Say once of each kind of mark that the engine cannot do it."""
+        for kind, feature, effect in _NEEDS:
+            if piece.kind is not kind or kind in self._warned or feature in self._info.features:
+                continue
+            self._warned.add(kind)
+            start, end = piece.source.source_span(0, len(piece.source))
+            name = self._info.name
+            self._warn(
+                TextWarning(f"{effect}: the engine {name!r} has no such feature", start, end)
+            )
+
+    def _warn(self, warning: TextWarning) -> None:
+        if self._warnings_left:
+            self._warnings_left -= 1
+            self._warnings.append(warning)
+
+
+def _warning_of(problem: Problem) -> TextWarning:
+    return TextWarning(problem.message, problem.char_start, problem.char_end, problem.suggestion)

@@ -1,0 +1,91 @@
+"""What a client can say about its text, over real sockets."""
+
+import asyncio
+
+import pytest
+
+from support.stream_server import PATIENCE_S, stream_server
+
+pytestmark = pytest.mark.integration
+
+
+def run(test):
+    asyncio.run(asyncio.wait_for(test(), PATIENCE_S * 3))
+
+
+async def words_of(client, utterance_id):
+    """Words and warnings of one utterance."""
+    words, warnings = [], []
+    while (message := await client.message())["type"] != "utterance.done":
+        assert message["type"] != "error", message
+        if message["type"] == "marks":
+            words += message["words"]
+        elif message["type"] == "utterance.warning":
+            assert message["id"] == utterance_id
+            warnings.append(message)
+    return words, warnings
+
+
+def test_a_near_miss_is_spoken_and_reported_with_its_place():
+    text = "So [laughs] *really* yes"
+
+    async def test():
+        async with stream_server() as server, server.client() as client:
+            await client.send(type="speak", id="a", text=text, marks=["word"])
+            words, warnings = await words_of(client, "a")
+        assert [word["text"] for word in words] == ["So", "laughs", "really", "yes"]
+        (warning,) = warnings
+        assert text[warning["char_start"] : warning["char_end"]] == "[laughs]"
+        assert warning["suggestion"] == "[laughter]"
+        assert warning["message"] == "this is no sound"
+
+    run(test)
+
+
+def test_a_lexicon_of_the_session_and_one_of_the_utterance():
+    text = "Ask Xinference or nginx."
+
+    async def test():
+        async with stream_server() as server, server.client() as client:
+            lexicon = {"Xinference": "ex inference", "nginx": "engine"}
+            await client.send(type="session.update", lexicon=lexicon, marks=["word"])
+            updated = await client.message("session.updated")
+            assert updated["settings"]["lexicon"] == lexicon
+
+            await client.send(type="utterance.start", id="a")
+            for fragment in ("Ask Xinf", "eren", "ce or ngi", "nx", "."):
+                await client.send(type="text.delta", id="a", text=fragment)
+            await client.send(type="utterance.end", id="a")
+            words, _ = await words_of(client, "a")
+            assert [word["text"] for word in words] == ["Ask", "ex", "inference", "or", "engine"]
+            spans = [text[word["char_start"] : word["char_end"]] for word in words]
+            assert spans == ["Ask", "Xinference", "Xinference", "or", "nginx"]
+
+            changes = {"nginx": None, "or": "and"}
+            await client.send(type="speak", id="b", text=text, lexicon=changes)
+            words, _ = await words_of(client, "b")
+            assert [word["text"] for word in words] == ["Ask", "ex", "inference", "and", "nginx"]
+
+            await client.send(type="session.update", lexicon=None)
+            updated = await client.message("session.updated")
+            assert updated["settings"]["lexicon"] == {}
+
+    run(test)
+
+
+def test_a_lexicon_with_a_mistake_is_refused_and_the_session_goes_on():
+    async def test():
+        async with stream_server() as server, server.client() as client:
+            await client.send(type="speak", id="a", text="x", lexicon={"a": "[M][AY9]"})
+            error = await client.message("error")
+            assert (error["id"], error["code"]) == ("a", "invalid_option")
+            assert "no ARPAbet symbol at character 3" in error["message"]
+            many = {f"word{n}": "x" for n in range(1001)}
+            await client.send(type="session.update", lexicon=many)
+            error = await client.message("error")
+            assert error["code"] == "limit_exceeded"
+            assert "PUT /v1/lexicon" in error["how_to_fix"]
+            await client.send(type="speak", id="b", text="fine")
+            await client.message("utterance.done")
+
+    run(test)
