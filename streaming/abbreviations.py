@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from cosyvoice_stream.streaming.word_lists import word_set
 
-def _words(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-ALWAYS: Final = _words(
+ALWAYS: Final = word_set(
     # titles, references
     "dr mr mrs ms mx prof gen col capt cpt cmdr lt sgt maj adm rev hon gov sen supt mt "
     "messrs mmes vs viz cf approx ca resp incl excl e.g i.e eg ie a.k.a w.r.t "
@@ -24,13 +21,13 @@ ALWAYS: Final = _words(
 )
 """The sentence goes on."""
 
-BEFORE_NUMBER: Final = _words(
+BEFORE_NUMBER: Final = word_set(
     "no nos nr núm num art p pp pg fig figs ch chap sec sect vol vols eq eqs par abs kap abb tab "
     "jan feb mar apr jun jul aug sep sept oct okt nov dec dez tel bd hs cap pág"
 )
 """The sentence goes on if a number follows."""
 
-MAYBE: Final = _words(
+MAYBE: Final = word_set(
     "inc ltd co corp bros jr sr esq llc plc gmbh ag ave blvd rd sq bldg etc usw ph.d m.sc "
     "st ft dept est min max misc ref univ al str av "
     "b.sc m.d b.a m.a s.a n.v b.v z.hd dgl mio mrd tsd std ecc enz rys"
@@ -38,10 +35,10 @@ MAYBE: Final = _words(
 """The sentence goes on unless the next word usually starts one; so do dotted letters and
 initials."""
 
-MERIDIEM: Final = _words("a.m p.m")
+MERIDIEM: Final = word_set("a.m p.m")
 """The sentence goes on unless a capital follows."""
 
-STARTERS: Final = _words(
+STARTERS: Final = word_set(
     "a an the this that these those it its he she we they you i my your his her our their there "
     "here what when where who why how if in on at for as so but and or yet then now not no yes "
     "also after before since while please let do does did is are was were can could will would "
@@ -50,13 +47,13 @@ STARTERS: Final = _words(
 )
 """Words that, with a capital, start a sentence far more often than they continue a name."""
 
-GERMAN_ORDINAL: Final = _words(
+GERMAN_ORDINAL: Final = word_set(
     "januar jänner februar märz april mai juni juli august september oktober november dezember "
     "jahrhundert klasse stock platz kapitel geburtstag tag"
 )
 """After a number and a full stop these make it an ordinal."""
 
-JOINTS: Final = _words(
+JOINTS: Final = word_set(
     "and or but because so that which who whose when while where if although though since unless "
     "until before after with without for from into onto about over under between through during "
     "against than "

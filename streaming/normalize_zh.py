@@ -1,0 +1,373 @@
+"""How Chinese reads numbers, signs and codes: Mandarin, and Cantonese where it differs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from cosyvoice_stream.streaming.numbers_zh import cardinal, number, spell
+from cosyvoice_stream.streaming.readings import (
+    ADDRESS,
+    FILE,
+    MAIL,
+    PIECE,
+    ROMAN,
+    SCHEME,
+    Reading,
+    Rule,
+    alternatives,
+    before,
+    behind,
+    read,
+    roman,
+    rule,
+    valid_date,
+)
+from cosyvoice_stream.streaming.units_zh import CURRENCIES, MEASURES, UNITS
+
+_INT = r"\d{1,3}(?:,\d{3})+(?!\d)|\d+"
+_NUM = rf"(?:(?:{_INT})(?:\.\d+)?)"
+_SIGNED = rf"(?:(?<![\w)年月日号點点时周])[-−+])?{_NUM}"
+_DASH = r"\s?(?:-|–|—|−|~|～|〜)\s?"
+_SCALE = "[百千万亿]{1,2}"
+_MONEY: Final = alternatives(list(CURRENCIES))
+_UNIT: Final = alternatives(list(UNITS))
+_UNIT_END = r"(?![A-Za-z0-9])"
+_NUMBERED: Final = re.compile(
+    r"(?:验证码|密码|账号|帐号|编号|卡号|单号|学号|工号|尾号|邮编|代码|号码|电话|手机|热线|拨打|致电"
+    r"|電話|號碼|密碼|賬號|帳號|編號|手機|驗證碼|打俾|客服|报警|QQ|微信|房号|车牌|股票|航班|车次|火警|急救|打|拨)[^\d，。]{0,4}\Z"
+)
+_SCORED: Final = re.compile(r"(?:比分|比例|比率|赢|胜|败|平|输|领先|落后|战|以)[^，。]{0,5}\Z")
+_MEASURE: Final = re.compile(rf"\s?(?:{'|'.join(sorted(MEASURES, key=len, reverse=True))})")
+_YEAR: Final = re.compile(r"\s?年(?!级|前|后|内|来|间|多|以|之|的?时间)")
+_SIGN_NAMES: Final = {
+    ".": "点",
+    "@": "艾特",
+    "/": "斜杠",
+    "_": "下划线",
+    "-": "杠",
+    "+": "加",
+    ":": "冒号",
+    "?": "问号",
+    "=": "等于",
+    "&": "和",
+    "#": "井号",
+    "%": "百分号",
+    "~": "波浪号",
+}
+_OPERATORS: Final = {
+    "+": "加",
+    "-": "减",
+    "−": "减",
+    "×": "乘",
+    "*": "乘",
+    "x": "乘",
+    "X": "乘",
+    "÷": "除以",
+    "=": "等于",
+    "≈": "约等于",
+    "<": "小于",
+    ">": "大于",
+    "≤": "小于等于",
+    "≥": "大于等于",
+}
+_SUPERSCRIPTS: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_VULGAR: Final = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5)}
+_CIRCLED: Final = "①②③④⑤⑥⑦⑧⑨⑩"
+_ROMAN_SIGNS: Final = "ⅠⅡⅢⅣⅤⅥⅦⅧⅨⅩ"
+_TRADITIONAL: Final = str.maketrans("点两万亿负约时赫兹兆", "點兩萬億負約時赫茲兆")
+
+
+def _counted(match: re.Match[str], digits: str) -> str:
+    """Read a number in front of what follows it: 两 before a measure word."""
+    ordinal = before(match, 2).rstrip().endswith(("第", "初", "周", "星期", "礼拜"))
+    return number(digits, counting=not ordinal and _MEASURE.match(behind(match)) is not None)
+
+
+def _address(match: re.Match[str]) -> str:
+    pieces = PIECE.findall(SCHEME.sub("", match[0]).rstrip("/"))
+    return "".join(_SIGN_NAMES.get(piece, spell(piece)) for piece in pieces)
+
+
+def _phone(one: str, match: re.Match[str]) -> str:
+    groups = re.findall(r"\+?\d+", match[0])
+    return "，".join(spell(group.replace("+", "加"), one=one) for group in groups)
+
+
+def _numbered(one: str, match: re.Match[str]) -> str | None:
+    return spell(match[0], one=one) if _NUMBERED.search(before(match)) else None
+
+
+def _date(match: re.Match[str]) -> str | None:
+    year, month, day = match["y"], match["m"], match["d"]
+    if not valid_date(month, day):
+        return None
+    return f"{spell(year)}年{cardinal(month.lstrip('0'))}月{cardinal(day.lstrip('0'))}日"
+
+
+def _year_month(match: re.Match[str]) -> str | None:
+    month = int(match["m"])
+    return f"{spell(match['y'])}年{cardinal(str(month))}月" if 1 <= month <= 12 else None
+
+
+def _clock(hour: str, minute: str, second: str | None) -> str:
+    def of(part: str) -> str:
+        words = cardinal(str(int(part)))
+        return "零" + words if part[0] == "0" and len(part) == 2 and int(part) else words
+
+    words = cardinal(str(int(hour)), counting=True) + "点"
+    if int(minute) or second:
+        words += of(minute) + "分"
+    return words + (of(second) + "秒" if second else "")
+
+
+def _time(match: re.Match[str]) -> str | None:
+    hour, minute, second = match["h"], match["m"], match["s"]
+    meridiem = (match["ap"] or "").lower()
+    if int(hour) > 24 or int(minute) > 59 or _SCORED.search(before(match)):
+        return None
+    if not meridiem:
+        return _clock(hour, minute, second)
+    late = "晚上" if int(hour) % 12 >= 6 else "下午"
+    return (late if meridiem == "p" else "上午") + _clock(hour, minute, second)
+
+
+def _hour(match: re.Match[str]) -> str:
+    late = "晚上" if int(match["h"]) % 12 >= 6 else "下午"
+    part = late if match["ap"].lower() == "p" else "上午"
+    return f"{part}{cardinal(match['h'], counting=True)}点"
+
+
+def _ratio(match: re.Match[str]) -> str:
+    return "比".join(number(part) for part in match[0].split(":"))
+
+
+def _percent(match: re.Match[str]) -> str:
+    name = {"%": "百分之", "％": "百分之", "‰": "千分之"}[match["sign"]]
+    sign = {"-": "负", "−": "负", "+": "正"}.get(match["a"][0], "")
+    words = sign + name + number(match["a"].lstrip("+-−"))
+    if match["b"] is None:
+        return words
+    again = name if match["first"] else ""
+    return f"{words}到{again}{number(match['b'])}"
+
+
+def _plain_money(amount: str) -> str:
+    whole, point, decimals = amount.partition(".")
+    decimals = decimals.rstrip("0")
+    return whole + (point + decimals if decimals else "")
+
+
+def _money(match: re.Match[str]) -> str:
+    currency = CURRENCIES[match["c"]]
+    counting = not match["scale"] or match["scale"][0] not in "百千万亿"
+    words = number(_plain_money(match["a"]), counting=counting) + (match["scale"] or "")
+    if match["b"] is not None:
+        words += "到" + number(_plain_money(match["b"]), counting=True)
+    tail = behind(match)
+    return words if tail.startswith(currency) else words + currency
+
+
+def _money_code(match: re.Match[str]) -> str:
+    return number(_plain_money(match["a"]), counting=True) + CURRENCIES[match["c"]]
+
+
+def _unit(match: re.Match[str]) -> str:
+    first = number(match["a"], counting=True)
+    unit = UNITS[match["u"]]
+    if match["b"] is not None:
+        return f"{first}到{number(match['b'], counting=True)}{unit}"
+    return first + unit
+
+
+def _range(match: re.Match[str]) -> str | None:
+    first, second = match["a"], match["b"]
+    if _SCORED.search(before(match)):
+        return f"{number(first)}比{number(second)}"
+    years = _YEAR.match(behind(match)) is not None
+    if years or (_is_year(first) and _is_year(second)):
+        return f"{spell(first)}到{spell(second)}"
+    ascending = float(first.replace(",", "")) < float(second.replace(",", ""))
+    if not ascending and match["dash"].strip() in "-–—−":
+        spaced = match["dash"] != match["dash"].strip()
+        return f"{number(first)}{'减' if spaced else '杠'}{number(second)}"
+    counting = _MEASURE.match(behind(match)) is not None
+    return f"{number(first, counting=counting)}到{number(second, counting=counting)}"
+
+
+def _is_year(digits: str) -> bool:
+    return len(digits) == 4 and "1500" <= digits <= "2099"
+
+
+def _fraction(match: re.Match[str]) -> str | None:
+    above, below = match["a"], match["b"]
+    if not int(below):
+        return None
+    if (above, below) in (("24", "7"), ("7", "24")):
+        return f"{cardinal(above)}{cardinal(below)}"
+    return f"{cardinal(below)}分之{cardinal(above)}"
+
+
+def _power(match: re.Match[str]) -> str:
+    exponent = (match["e"] or match["s"]).translate(_SUPERSCRIPTS)
+    return f"{number(match['a'])}的{number(exponent)}次方"
+
+
+def _scientific(match: re.Match[str]) -> str:
+    exponent = match["e"].lstrip("+")
+    return f"{number(match['a'])}乘十的{number(exponent)}次方"
+
+
+def _sum(match: re.Match[str]) -> str | None:
+    words = number(match["a"])
+    for sign, operand in re.findall(rf"\s?([-+−×*xX÷=≈<>≤≥])\s?({_NUM})", match["rest"]):
+        words += _OPERATORS[sign] + number(operand)
+    return words
+
+
+def _about(match: re.Match[str]) -> str:
+    sign = "约等于" if match[0][0] == "≈" and before(match, 1).strip() else "约"
+    return sign + _counted(match, match["a"])
+
+
+def _version(match: re.Match[str]) -> str:
+    return "点".join(cardinal(part) for part in match["n"].split("."))
+
+
+def _digits_of_code(digits: str) -> str:
+    return cardinal(digits) if len(digits) <= 2 else spell(digits)
+
+
+def _code(match: re.Match[str]) -> str:
+    words = ""
+    for piece in re.findall(r"[A-Za-z]+|\d+(?:\.\d+)?|.", match[0]):
+        if piece[0].isdigit():
+            words += number(piece) if "." in piece else _digits_of_code(piece)
+        elif piece == "+":
+            words += "加"
+        elif piece not in "-_":
+            words += piece
+        elif words[-1:].isascii():
+            words += " "
+    return words.strip()
+
+
+def _whole(one: str, match: re.Match[str]) -> str | None:
+    """Read a whole number by what follows it."""
+    digits, tail = match[0], behind(match)
+    if len(digits) == 4 and _YEAR.match(tail) and digits >= "1000":
+        return spell(digits)
+    if len(digits) == 2 and re.match(r"\s?年(?:[\d]|$|[，。、])", tail) and digits > "48":
+        return spell(digits)
+    if len(digits) == 2 and re.match(r"后(?!天|面|来|卫)", tail) and digits[1] in "05":
+        return spell(digits)
+    if len(digits) == 2 and tail.startswith("折") and digits[1] != "0":
+        return spell(digits)
+    if len(digits) >= 3 and re.match(r"室|房|路(?:公交|车)?|次列车|航班", tail):
+        return spell(digits, one=one)
+    if len(digits) == 3 and before(match, 2) in ("波音", "空客"):
+        return spell(digits)
+    return _counted(match, digits)
+
+
+def _rules(one: str) -> list[Rule]:
+    """The rules, most specific first; `one` is what 1 is called in telephone numbers."""
+    sep = r"[- ]?"
+    return [
+        rule(MAIL, _address),
+        rule(ADDRESS, _address),
+        rule(FILE, _address),
+        rule(r"\[[A-Za-z]{1,3}\d\]", lambda m: m[0]),
+        # Telephone numbers
+        rule(
+            rf"(?:\+86{sep})?1[3-9]\d{sep}\d{{4}}{sep}\d{{4}}(?![\d.])",
+            partial(_phone, one),
+        ),
+        rule(r"(?:\(0\d{2,3}\)\s?|0\d{2,3}[- ])\d{7,8}(?![\d.])", partial(_phone, one)),
+        rule(r"(?:400|800)[- ]\d{3,4}[- ]\d{3,4}(?![\d.])", partial(_phone, one)),
+        rule(r"\d{3,}(?![\d.,:/%])", partial(_numbered, one)),
+        # Dates and times
+        rule(r"(?P<y>[12]\d{3})(?P<k>[-/.])(?P<m>\d{1,2})(?P=k)(?P<d>\d{1,2})(?![\d.])", _date),
+        rule(r"(?P<y>[12]\d{3})[-/](?P<m>0[1-9]|1[0-2])(?![\d/-])", _year_month),
+        rule(
+            r"(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2}))?(?!\d|:\d)"
+            r"(?:\s?(?P<ap>[AaPp])\.?[Mm]\b\.?)?",
+            _time,
+        ),
+        rule(r"(?P<h>1[0-2]|[1-9])\s?(?P<ap>[AaPp])\.?[Mm]\b\.?", _hour),
+        rule(rf"{_NUM}:{_NUM}(?!:?\d)", _ratio),
+        # Money, percent, units
+        rule(
+            rf"(?P<c>{_MONEY})\s?(?P<a>{_NUM})(?:{_DASH}(?P<b>{_NUM}))?(?P<scale>{_SCALE})?",
+            _money,
+        ),
+        rule(rf"(?P<a>{_NUM})\s?(?P<c>USD|RMB|CNY|EUR|GBP|JPY|HKD){_UNIT_END}", _money_code),
+        rule(
+            rf"(?P<a>{_SIGNED})(?P<first>[%‰])?(?:{_DASH}(?P<b>{_NUM}))?\s?(?P<sign>[%％‰])",
+            _percent,
+        ),
+        rule(
+            rf"(?P<a>{_SIGNED})(?:{_DASH}(?P<b>{_NUM}))?\s?(?P<u>{_UNIT}){_UNIT_END}",
+            _unit,
+        ),
+        # Versions, codes
+        rule(r"(?:[vV]\.?\s?)?(?P<n>\d+(?:\.\d+){2,})(?![\d.]\d)", _version),
+        rule(r"[vV]\.?\s?(?P<n>\d+(?:\.\d+)*)(?![\w])", _version),
+        rule(rf"{ROMAN}(?=\s?[期级型类世代章卷部阶篇])", lambda m: cardinal(str(roman(m[0])))),
+        rule(rf"(?<=第){ROMAN}", lambda m: cardinal(str(roman(m[0])))),
+        rule(rf"[{_ROMAN_SIGNS}]", lambda m: cardinal(str(_ROMAN_SIGNS.index(m[0]) + 1))),
+        rule(rf"[{_CIRCLED}]", lambda m: cardinal(str(_CIRCLED.index(m[0]) + 1))),
+        rule(r"(?:No|NO)\.\s?(?P<n>\d+)(?!\d)", lambda m: "第" + cardinal(m["n"])),
+        rule(r"#(?P<n>\d+)(?![\w.])", lambda m: cardinal(m["n"]) + "号"),
+        # Arithmetic
+        rule(r"(?P<a>\d(?:\.\d+)?)[eE](?P<e>[-+]?\d{1,3})(?![\w.])", _scientific),
+        rule(rf"(?P<a>{_NUM})(?:\^(?P<e>-?\d+)|(?P<s>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))", _power),
+        rule(
+            rf"(?P<a>{_SIGNED})(?P<rest>(?:\s?[-+−×*xX÷]\s?{_NUM})*\s?[=≈<>≤≥]\s?{_NUM}"
+            rf"|(?:\s?[+×*÷xX]\s?{_NUM})+)(?![A-Za-z\d])",
+            _sum,
+        ),
+        rule(r"(?P<a>\d{1,4})/(?P<b>\d{1,4})(?![\d/])", _fraction),
+        rule(rf"[{''.join(_VULGAR)}]", lambda m: "{1}分之{0}".format(*_vulgar(m[0]))),
+        rule(rf"(?<=[年月日号點点时周]){_DASH}(?=\d)", lambda m: "到"),
+        rule(rf"(?P<a>{_NUM})(?P<dash>{_DASH})(?P<b>{_NUM})(?![\d-]|-\d)", _range),
+        rule(rf"±\s?(?P<a>{_NUM})", lambda m: "正负" + _counted(m, m["a"])),
+        rule(rf"[~～≈]\s?(?P<a>{_NUM})", _about),
+        rule(rf"(?P<s>[<>≤≥])\s?(?P<a>{_NUM})", lambda m: _OPERATORS[m["s"]] + _counted(m, m["a"])),
+        rule(rf"(?P<a>{_NUM})\+(?![\w])", lambda m: number(m["a"]) + "多"),
+        # Letters with digits, then plain numbers
+        rule(
+            r"(?:[A-Za-z]+[-_]?\d+(?:\.\d+)?|\d+[-_]?[A-Za-z]+)(?:[-_]?[A-Za-z0-9]+)*(?:\+(?!\w))?",
+            _code,
+        ),
+        rule(
+            r"(?<![\w)年月日号點点时周])[-−+](?=\d)\d[\d,]*(?:\.\d+)?", lambda m: _counted(m, m[0])
+        ),
+        rule(rf"(?:{_INT})\.\d+", lambda m: number(m[0])),
+        rule(r"\d{1,3}(?:,\d{3})+(?!\d)", lambda m: _counted(m, m[0].replace(",", ""))),
+        rule(r"\d+", partial(_whole, one)),
+    ]
+
+
+def _vulgar(sign: str) -> tuple[str, str]:
+    above, below = _VULGAR[sign]
+    return cardinal(str(above)), cardinal(str(below))
+
+
+_MANDARIN: Final = _rules("幺")
+_CANTONESE: Final = _rules("一")
+
+
+def read_zh(text: str, start: int, end: int) -> Sequence[Reading]:
+    """Read a stretch of Mandarin; see `readings.read`."""
+    return read(_MANDARIN, text, start, end)
+
+
+def read_yue(text: str, start: int, end: int) -> Sequence[Reading]:
+    """Read a stretch of Cantonese, in traditional characters; see `readings.read`."""
+    return [
+        Reading(first, last, words.translate(_TRADITIONAL))
+        for first, last, words in read(_CANTONESE, text, start, end)
+    ]

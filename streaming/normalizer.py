@@ -1,0 +1,142 @@
+"""Text in fragments → the words that are spoken, with numbers, signs and codes read out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from cosyvoice_stream.streaming import normalize_other
+from cosyvoice_stream.streaming.mapped_text import MappedText
+from cosyvoice_stream.streaming.normalize_en import read_en
+from cosyvoice_stream.streaming.normalize_ja import read_ja
+from cosyvoice_stream.streaming.normalize_zh import read_yue, read_zh
+from cosyvoice_stream.streaming.phrases import WAIT, phrase, plain_end
+from cosyvoice_stream.streaming.readings import Reading
+from cosyvoice_stream.streaming.sentence_language import SentenceLanguage
+
+_CONTEXT: Final = 32
+"""Characters in front of a phrase that its rules may look at."""
+_FULL_WIDTH: Final = str.maketrans(
+    {0xFF10 + digit: 0x30 + digit for digit in range(10)}
+    | {"％": "%", "￥": "¥", "．": ".", "\u00a0": " ", "\u202f": " "}
+)
+
+Reader: TypeAlias = Callable[[str, int, int], Sequence[Reading]]
+
+_READERS: Final[dict[str, Reader]] = {
+    "zh": read_zh,
+    "yue": read_yue,
+    "en": read_en,
+    "ja": read_ja,
+}
+
+
+def reader_of(language: str) -> Reader | None:
+    """Find the rules of a language; None if there are none."""
+    if language in _READERS:
+        return _READERS[language]
+    return normalize_other.reader(language) if normalize_other.supports(language) else None
+
+
+class Normalizer:
+    """Reads numbers, dates, times, money, units, addresses, codes and abbreviations as words.
+
+    The words are those of the language of the sentence. What is read depends on the text alone, not
+    on its fragments: the end of a number is held until the next characters decide, never more than
+    a bounded number of them. Spans in the result are positions in the pushed text.
+
+    Args:
+        language: BCP 47 tag of all of the text; None finds it sentence by sentence.
+    """
+
+    def __init__(self, language: str | None = None) -> None:
+        self._language = language
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: the next push starts a new text."""
+        self._text = MappedText("", (), ())
+        """What is not read yet, behind some context."""
+        self._pos = 0
+        """Where reading goes on in `_text`."""
+        self._received = 0
+        self._languages = SentenceLanguage(self._language)
+        self.unsupported: set[str] = set()
+        """Languages that had numbers in them for which there are no words."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether text is held until more of it comes."""
+        return self._pos < len(self._text)
+
+    def push(self, text: str | MappedText) -> list[MappedText]:
+        """Append a fragment and take the words that no further text can change."""
+        if isinstance(text, str):
+            text = MappedText.of(text, self._received)
+        self._received += len(text)
+        self._text = self._text + text if self._text.text else text
+        return self._read(final=False)
+
+    def flush(self) -> list[MappedText]:
+        """End the text and take the rest. The next push starts a new text."""
+        rest = self._read(final=True)
+        unsupported = self.unsupported
+        self.reset()
+        self.unsupported = unsupported
+        return rest
+
+    def break_here(self) -> list[MappedText]:
+        """Take everything so far, as if the text ended here; the text goes on."""
+        return self._read(final=True)
+
+    def _read(self, *, final: bool) -> list[MappedText]:
+        mapped = self._text
+        text = mapped.text.translate(_FULL_WIDTH)
+        pos = self._pos
+        parts: list[MappedText] = []
+        while pos < len(text):
+            end = plain_end(text, pos)
+            if end > pos:
+                self._languages.pass_by(text[pos:end])
+                parts.append(mapped[pos:end])
+                pos = end
+                continue
+            found = phrase(text, pos, final)
+            if found is WAIT:
+                break
+            assert not isinstance(found, type(WAIT))
+            end = found.end
+            if found.spoken_as_is:
+                parts.append(mapped[pos:end])
+            else:
+                language = self._languages.at(text, pos, end, final)
+                if language is None:
+                    break
+                parts += self._spoken(mapped, text, pos, end, language)
+            self._languages.pass_by(text[pos:end])
+            pos = end
+        start = max(0, pos - _CONTEXT)
+        self._text = mapped[start:]
+        self._pos = pos - start
+        return [MappedText.join(parts)] if parts else []
+
+    def _spoken(
+        self, mapped: MappedText, text: str, pos: int, end: int, language: str
+    ) -> list[MappedText]:
+        reader = reader_of(language)
+        if reader is None:
+            if any(char.isdigit() for char in text[pos:end]):
+                self.unsupported.add(language)
+            return [mapped[pos:end]]
+        context = max(0, pos - _CONTEXT)
+        readings = reader(text[context : end + 1], pos - context, end - context)
+        parts = []
+        for first, last, words in readings:
+            start, stop = first + context, last + context
+            if start > pos:
+                parts.append(mapped[pos:start])
+            source = mapped.source_span(start, stop)
+            parts.append(MappedText.standing_for(words, *source))
+            pos = stop
+        parts.append(mapped[pos:end])
+        return parts
