@@ -183,7 +183,7 @@ async def _answer_preflight(send: Send, allowed: bool, headers: Headers) -> None
     fields = [(b"content-length", b"0")]
     if allowed:
         fields += [
-            (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE"),
+            (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
             (b"access-control-allow-headers", b"Authorization, Content-Type, X-API-Key"),
             (b"access-control-max-age", b"600"),
         ]

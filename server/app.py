@@ -19,6 +19,8 @@ from cosyvoice_stream.server.demo_page import demo_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
 from cosyvoice_stream.server.engine_keeper import EngineKeeper
 from cosyvoice_stream.server.http import answer_unexpected, api_routes, exception_handlers
+from cosyvoice_stream.server.lexicon_book import LexiconBook
+from cosyvoice_stream.server.lexicon_routes import lexicon_routes
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.linger import Linger
 from cosyvoice_stream.server.observability import Metrics
@@ -66,7 +68,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         `Sessions` among them.
 
     Raises:
-        ConfigError: The settings name an engine that does not exist.
+        ConfigError: The settings name an engine that does not exist, or a lexicon of no known form.
     """
     engine = EngineKeeper(engine or build_engine(settings))
     metrics = Metrics()
@@ -77,19 +79,23 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         max_reference_s=settings.max_reference_s,
         max_per_owner=settings.max_voices_per_key,
     )
-    readiness = Readiness(metrics, engine.start, voices.warm_up, warm_up_codecs)
+    lexicon = LexiconBook(settings.lexicon_file)
+    readiness = Readiness(metrics, engine.start, voices.warm_up, warm_up_codecs, lexicon.start)
     engine.watch(readiness.engine_lost, readiness.engine_back)
     admission = Admission(
         settings.max_live_utterances,
         max_per_key=settings.max_live_per_key,
         max_wait_s=settings.queue_wait_s,
     )
-    speech = SpeechService(engine, voices, admission, observer=metrics)
+    speech = SpeechService(
+        engine, voices, admission, lexicon=lambda: lexicon.current, observer=metrics
+    )
     services = Services(
         settings=settings,
         engine=engine,
         voices=voices,
         consents=ConsentStore(settings.voices_dir / "consents", max_consents=settings.max_voices),
+        lexicon=lexicon,
         admission=admission,
         speech=speech,
         sessions=Sessions(
@@ -114,6 +120,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         routes=[
             WebSocketRoute("/v1/stream", websocket_endpoint),
             *api_routes(),
+            *lexicon_routes(),
             *openai_speech_routes(),
             *openai_model_routes(),
             *openai_voice_routes(),
@@ -141,6 +148,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     tasks = [
         asyncio.create_task(services.readiness.start(), name="start engine"),
         asyncio.create_task(services.metrics.measure_loop_lag(), name="loop lag"),
+        asyncio.create_task(services.lexicon.watch(), name="watch the lexicon"),
     ]
     try:
         yield

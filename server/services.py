@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import EngineBusy, ShuttingDown
 from cosyvoice_stream.server.consents import ConsentStore
+from cosyvoice_stream.server.lexicon_book import LexiconBook
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.observability import Metrics
 from cosyvoice_stream.server.sessions import Sessions
@@ -139,6 +140,7 @@ class Services:
     engine: Engine
     voices: VoiceService
     consents: ConsentStore
+    lexicon: LexiconBook
     admission: Admission
     speech: SpeechService
     sessions: Sessions

@@ -100,6 +100,7 @@ CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
 Origins = Annotated[CommaList, AfterValidator(_check_origins)]
 Aliases = Annotated[CommaList, AfterValidator(_check_aliases)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_commas)]
+FilePath = Annotated[Path, AfterValidator(_expand_home)]
 FolderPath = Annotated[Path, AfterValidator(_expand_home)]
 
 
@@ -199,6 +200,9 @@ class Settings(BaseSettings):
     """Of these, for one API key. Not set: no limit of its own."""
     max_text_chars: int = Field(100_000, ge=1)
     """Characters of text in one utterance."""
+    lexicon_file: FilePath | None = None
+    """File of words and their readings for all utterances, `.json` or `.csv`. It is read again when
+    it changes, and written by `PUT /v1/lexicon`. Not set: such words are kept in memory."""
     max_upload_mb: float = Field(50, gt=0)
     """Megabytes (10^6 bytes) of an uploaded recording."""
     max_reference_s: float = Field(60, ge=3)
