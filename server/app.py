@@ -23,6 +23,7 @@ from cosyvoice_stream.server.lexicon_book import LexiconBook
 from cosyvoice_stream.server.lexicon_routes import lexicon_routes
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.linger import Linger
+from cosyvoice_stream.server.lint import lint_routes
 from cosyvoice_stream.server.observability import Metrics
 from cosyvoice_stream.server.openai_models import openai_model_routes
 from cosyvoice_stream.server.openai_speech import openai_speech_routes
@@ -121,6 +122,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             WebSocketRoute("/v1/stream", websocket_endpoint),
             *api_routes(),
             *lexicon_routes(),
+            *lint_routes(),
             *openai_speech_routes(),
             *openai_model_routes(),
             *openai_voice_routes(),

@@ -23,7 +23,7 @@ from cosyvoice_stream.server.speech_events import (
     Started,
     WarningOut,
 )
-from cosyvoice_stream.server.text_stages import TextStages
+from cosyvoice_stream.server.text_stages import TextStages, load_homophones, needs_homophones
 from cosyvoice_stream.server.text_way import TextWay
 from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
 from cosyvoice_stream.server.wire_settings import UtteranceSettings
@@ -214,6 +214,8 @@ class Speech:
                     )
                     self._cutter = cutter = Cutter(encoder)
                     voice = await service.voices.resolve(settings.voice)
+                    if needs_homophones(info):
+                        await load_homophones()
                 options = settings.to_options(seed=secrets.randbelow(MAX_SEED + 1))
                 assert options.seed is not None
                 yield Started(

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cosyvoice_stream.streaming import pinyin
 from cosyvoice_stream.streaming.cleaner import PlainText, TextCleaner
 from cosyvoice_stream.streaming.lexicon import Lexicon, LexiconStage
 from cosyvoice_stream.streaming.mapped_text import MappedText
@@ -36,6 +38,18 @@ class TextWarning:
     char_end: int
     suggestion: str | None = None
     """What could stand there instead."""
+
+
+def needs_homophones(info: EngineInfo) -> bool:
+    """Tell whether syllables in pinyin are given to an engine as characters."""
+    return "zh" in info.languages and Feature.PINYIN not in info.features
+
+
+async def load_homophones() -> None:
+    """Read their table in a thread, where the loop does not wait for it; quick when it was read."""
+    from cosyvoice_stream.streaming.polyphones import homophones
+
+    await asyncio.to_thread(homophones)
 
 
 class TextStages:
@@ -100,7 +114,11 @@ class TextStages:
     def _give(self, pieces: Sequence[Piece]) -> list[MappedText]:
         texts: list[MappedText] = []
         for piece in pieces:
-            source = piece.source
+            source = self._homophone(piece) or piece.source
+            if source is not piece.source:
+                texts.append(source)
+                self._last = source.text[-1]
+                continue
             if piece.kind is not Kind.TEXT:
                 self._check(piece)
                 start, end = source.source_span(0, len(source))
@@ -111,6 +129,17 @@ class TextStages:
             texts.append(source)
             self._last = source.text[-1]
         return texts
+
+    def _homophone(self, piece: Piece) -> MappedText | None:
+        """A character for a syllable, where the engine speaks Chinese and takes no pinyin."""
+        if piece.kind is not Kind.PINYIN or not needs_homophones(self._info):
+            return None
+        from cosyvoice_stream.streaming.polyphones import homophones
+
+        char = homophones().get(pinyin.from_tokens(piece.symbols) or "")
+        if char is None:
+            return None
+        return MappedText.standing_for(char, *piece.source.source_span(0, len(piece.source)))
 
     def _check(self, piece: Piece) -> None:
         """Say once of each kind of mark that the engine cannot do it."""

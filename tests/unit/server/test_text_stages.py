@@ -93,3 +93,12 @@ def test_fragments_do_not_change_what_is_spoken(text: str, data: st.DataObject) 
     whole, warnings = read(text)
     assert MappedText.join(parts + stages.flush()) == whole
     assert stages.take_warnings() == warnings
+
+
+def test_an_engine_without_pinyin_gets_characters_that_sound_alike() -> None:
+    chinese = replace(PLAIN, languages=("zh", "en"))
+    assert read("去重庆，对报道[j][ǐ]予好评", chinese)[0].text == "去虫庆，对报道己予好评"
+    assert read("去重庆", replace(ABLE, languages=("zh",)))[0].text == "去[ch][óng][q][ìng]"
+    assert read("去重庆", PLAIN)[0].text == "去[ch][óng][q][ìng]"
+    spoken, _ = read("去重庆", chinese)
+    assert spoken.source_span(1, 3) == (1, 3)
