@@ -33,8 +33,10 @@ _EXPOSED: Final = (
     "Retry-After, X-Request-Id"
 )
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_OPEN_PREFIXES: Final = ("/v1/", "/metrics")
+_LOCKED_PREFIXES: Final = ("/v1/", "/metrics", "/inference_")
 """Paths that need a key where keys are set; the page and the health probes do not."""
+_UNLOCKED: Final = frozenset({"/v1/cluster/auth"})
+"""Of these, what Xinference's client asks before it sends its key: whether one is needed."""
 
 
 class AccessControl:
@@ -84,7 +86,7 @@ class AccessControl:
                 "pages of this origin may not use this server",
                 "list the origin in COSYVOICE_STREAM_ALLOWED_ORIGINS",
             )
-        elif self._keys and scope["path"].startswith(_OPEN_PREFIXES) and not self._opens(key):
+        elif self._keys and _is_locked(scope["path"]) and not self._opens(key):
             await _refuse(
                 scope,
                 send,
@@ -136,6 +138,10 @@ class AccessControl:
         method = scope.get("method", "WEBSOCKET")
         elapsed_ms = (time.monotonic() - began) * 1000
         logger.debug("< %s %s %d after %.0f ms", method, route, status, elapsed_ms)
+
+
+def _is_locked(path: str) -> bool:
+    return path.startswith(_LOCKED_PREFIXES) and path not in _UNLOCKED
 
 
 def key_name(key: str) -> str:

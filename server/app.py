@@ -28,6 +28,7 @@ from cosyvoice_stream.server.observability import Metrics
 from cosyvoice_stream.server.openai_models import openai_model_routes
 from cosyvoice_stream.server.openai_speech import openai_speech_routes
 from cosyvoice_stream.server.openai_voices import openai_voice_routes
+from cosyvoice_stream.server.reference_api import reference_routes
 from cosyvoice_stream.server.services import Readiness, Services, session_defaults, session_limits
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import PREFIX, Settings
@@ -126,6 +127,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *openai_speech_routes(),
             *openai_model_routes(),
             *openai_voice_routes(),
+            *reference_routes(),
             *demo_routes(),
         ],
         middleware=[

@@ -19,3 +19,23 @@ async def enrol_counted(services: Services, data: bytes | Path, wanted: EnrolReq
         raise
     services.metrics.enrolment("accepted")
     return made
+
+
+async def enrol_once(
+    services: Services, data: bytes | Path, transcript: str | None, owner: str | None
+) -> str:
+    """Make a voice for one utterance, for APIs that send a recording with each text.
+
+    Whoever speaks with it hands `VoiceService.forget_temporary` to the response.
+
+    Args:
+        services: Of the application.
+        data: The recording, or where it lies.
+        transcript: What is said in it, if that is known.
+        owner: `key_name` of the caller's key.
+
+    Returns:
+        Its id. See `VoiceService.enrol_file` for the errors.
+    """
+    wanted = EnrolRequest(transcript=transcript, persist=False, owner=owner)
+    return (await enrol_counted(services, data, wanted)).voice.voice_id

@@ -24,23 +24,37 @@ class WrongField(errors.InvalidMessage):
         field: Its name.
         message: One sentence for a person.
         how_to_fix: What the caller can do.
+        missing: It is not there at all.
     """
 
-    def __init__(self, field: str, message: str, *, how_to_fix: str | None = None) -> None:
+    def __init__(
+        self, field: str, message: str, *, how_to_fix: str | None = None, missing: bool = False
+    ) -> None:
         super().__init__(message, how_to_fix=how_to_fix)
         self.field = field
+        self.missing = missing
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorShape:
-    """What one API does with errors."""
+class Refusal:
+    """An error on its way out."""
 
-    prefixes: tuple[str, ...]
-    """Of the paths that belong to it."""
-    body: Callable[[int, Fields, BaseException | None], dict[str, Any]]
-    """From the status, our fields and the exception, where there is one."""
-    status: Callable[[str, int, str], int]
-    """From the path, our status and our code."""
+    path: str
+    """Of the request."""
+    status: int
+    """What it is on our own paths."""
+    fields: Fields
+    error: BaseException | None = None
+    """The exception, where there is one."""
+
+    @property
+    def code(self) -> str:
+        """Of docs/protocol.md."""
+        return str(self.fields["code"])
+
+
+Shape = Callable[[Refusal], tuple[int, dict[str, Any]]]
+"""What one API makes of an error: HTTP status and JSON body."""
 
 
 def shaped(
@@ -57,10 +71,9 @@ def shaped(
     Returns:
         HTTP status and JSON body.
     """
-    for shape in _SHAPES:
-        if path.startswith(shape.prefixes):
-            status = shape.status(path, status, fields["code"])
-            return status, shape.body(status, fields, error)
+    for prefixes, shape in _SHAPES:
+        if path.startswith(prefixes):
+            return shape(Refusal(path, status, fields, error))
     return status, {"error": dict(fields)}
 
 
@@ -91,13 +104,28 @@ def openai_error(status: int, fields: Fields, error: BaseException | None = None
     return {"error": {"message": sentence(fields), **named}}
 
 
-def _openai_status(path: str, status: int, code: str) -> int:
+def _openai(refusal: Refusal) -> tuple[int, dict[str, Any]]:
     """What is wrong with a request is a 400 there; 404 is for things that a path names."""
-    if code == "voice_not_found" and path == "/v1/audio/speech":
-        return 400
-    return 400 if status in (413, 415, 422) else status
+    status = 400 if refusal.status in _UNFIT else refusal.status
+    if refusal.code == "voice_not_found" and refusal.path == "/v1/audio/speech":
+        status = 400
+    return status, openai_error(status, refusal.fields, refusal.error)
 
 
-_SHAPES: Final = (
-    ErrorShape(("/v1/audio/", "/v1/models", "/v1/realtime"), openai_error, _openai_status),
+def _fastapi(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+    """``detail``: a text, or for fields that are missing a list with their places."""
+    if isinstance(refusal.error, WrongField) and refusal.error.missing:
+        place = ["body", refusal.error.field]
+        entry = {"type": "missing", "loc": place, "msg": "Field required", "input": None}
+        return 422, {"detail": [entry]}
+    unfit = refusal.status in _UNFIT or refusal.code == "voice_not_found"
+    return 400 if unfit else refusal.status, {"detail": sentence(refusal.fields)}
+
+
+_UNFIT: Final = frozenset({413, 415, 422})
+"""Of our statuses: a request that is well-formed and cannot be met, which others call bad."""
+
+_SHAPES: Final[tuple[tuple[tuple[str, ...], Shape], ...]] = (
+    (("/v1/audio/", "/v1/models", "/v1/realtime"), _openai),
+    (("/inference_",), _fastapi),
 )

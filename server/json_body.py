@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Final, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
@@ -29,6 +30,15 @@ async def read_text_request(request: Request, max_chars: int, stall_timeout_s: f
         PeerGone: The client went away.
     """
     return await read_body(request, max_chars * _BYTES_PER_CHAR + _OPTIONS_BYTES, stall_timeout_s)
+
+
+async def read_fields(request: Request, max_chars: int, stall_timeout_s: float) -> dict[str, str]:
+    """Read an URL-encoded form that holds one text of at most `max_chars`, and options.
+
+    The last of several fields with one name counts. See `read_body` for the errors.
+    """
+    body = await read_text_request(request, max_chars, stall_timeout_s)
+    return dict(parse_qsl(body.decode("utf-8", errors="replace"), keep_blank_values=True))
 
 
 async def read_body(request: Request, limit_bytes: int, stall_timeout_s: float) -> bytes:
@@ -91,6 +101,8 @@ def check_chars(text: str, limit: int) -> None:
 
 
 def _refusal(error: ValidationError) -> InvalidMessage:
-    place = error.errors(include_url=False, include_input=False)[0]["loc"]
+    first = error.errors(include_url=False, include_input=False)[0]
     text = describe(error)
-    return WrongField(str(place[0]), text) if place else InvalidMessage(text)
+    if not first["loc"]:
+        return InvalidMessage(text)
+    return WrongField(str(first["loc"][0]), text, missing=first["type"] == "missing")

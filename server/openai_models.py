@@ -23,6 +23,7 @@ def openai_model_routes() -> list[Route]:
     return [
         Route("/v1/models", openai_models, methods=["GET"]),
         Route("/v1/models/{model}", openai_model, methods=["GET"]),
+        Route("/v1/cluster/auth", xinference_auth, methods=["GET"]),
     ]
 
 
@@ -38,6 +39,11 @@ async def openai_model(request: Request) -> JSONResponse:
     if model not in (services_of(request).engine.info.name, *MODELS):
         raise ModelNotFound
     return JSONResponse(_model(model))
+
+
+async def xinference_auth(request: Request) -> JSONResponse:
+    """Tell Xinference's client whether to send its key."""
+    return JSONResponse({"auth": bool(services_of(request).settings.api_keys)})
 
 
 def _model(model: str) -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """OpenAI's ``POST /v1/audio/speech``, as its SDKs and those of its many imitators send it.
 
+Xinference's client sends the same fields, as JSON or beside a recording in a form, and what only
+CosyVoice has as JSON text in the field ``kwargs``.
+
 Everything but the form of the request and of the answer is that of ``POST /v1/speak``.
 """
 
@@ -7,19 +10,31 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.routing import Route
 
-from cosyvoice_stream.errors import UnsupportedFormat
+from cosyvoice_stream.errors import InvalidMessage, UnsupportedFormat
+from cosyvoice_stream.server.access import caller_key
+from cosyvoice_stream.server.enrolling import enrol_once
 from cosyvoice_stream.server.error_map import error_json, http_status
 from cosyvoice_stream.server.error_shapes import WrongField, openai_error
-from cosyvoice_stream.server.json_body import check_chars, parse_body, read_text_request
+from cosyvoice_stream.server.json_body import (
+    check_chars,
+    parse_body,
+    parse_values,
+    read_text_request,
+)
+from cosyvoice_stream.server.prompt_text import instruction, split_prompt
+from cosyvoice_stream.server.reference_api import SPEAKERS
 from cosyvoice_stream.server.services import services_of
 from cosyvoice_stream.server.speak_response import SpeakResponse, SpeechForm
 from cosyvoice_stream.server.speech import Done, Started
+from cosyvoice_stream.server.uploads import receive_upload
 from cosyvoice_stream.server.voice_names import find_voice
 from cosyvoice_stream.server.wire_settings import UtteranceSettings
 from cosyvoice_stream.types import SPEED_RANGE
@@ -99,13 +114,16 @@ class SpeechBody(BaseModel):
     sample_rate: int | None = None
     """Not OpenAI's: of the audio, in hertz; 24000 where none is given."""
 
+    kwargs: str | None = None
+    """Xinference's: JSON of `CosyVoiceFields`."""
+
     @property
     def format(self) -> str:
         """The format that was asked for, or the default one."""
         return self.response_format or "mp3"
 
-    def settings(self, voice: str | None) -> UtteranceSettings:
-        """Return the options of the utterance.
+    def settings(self, more: CosyVoiceFields) -> UtteranceSettings:
+        """Return the options of the utterance but the voice.
 
         Raises:
             InvalidOption: A value is out of range.
@@ -117,17 +135,27 @@ class SpeechBody(BaseModel):
             "sample_rate": self.sample_rate or _PCM_RATE_HZ,
         }
         changes: dict[str, Any] = {
-            "voice": voice,
-            "instruct": self.instructions or None,
+            "instruct": self.instructions or instruction(more.instruct_text or ""),
             "speed": min(max(self.speed or 1.0, slowest), fastest),
             "language": self.language or None,
-            "seed": self.seed,
+            "seed": more.seed if self.seed is None else self.seed,
             "output": output,
         }
         try:
             return UtteranceSettings().merged(changes)
         except UnsupportedFormat as error:
             raise WrongField("sample_rate", str(error), how_to_fix=error.how_to_fix) from None
+
+
+class CosyVoiceFields(BaseModel):
+    """What is in ``kwargs``."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    prompt_text: Annotated[str, Field(max_length=1000)] | None = None
+    """What is said in the recording."""
+    instruct_text: Annotated[str, Field(max_length=4096)] | None = None
+    seed: int | None = None
 
 
 def openai_speech_routes() -> list[Route]:
@@ -139,16 +167,50 @@ async def openai_speech(request: Request) -> SpeakResponse:
     """Speak a text in one of OpenAI's formats."""
     services = services_of(request)
     services.readiness.require()
-    limit = services.settings.max_text_chars
-    body = await read_text_request(request, limit, services.settings.stall_timeout_s)
-    wanted = parse_body(SpeechBody, body)
-    check_chars(wanted.input, limit)
+    limits = services.settings
+    if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        async with receive_upload(
+            request,
+            limit_bytes=limits.max_upload_bytes,
+            stall_timeout_s=limits.stall_timeout_s,
+            known=None,
+            file_fields=("prompt_speech",),
+            required=False,
+        ) as upload:
+            wanted = parse_values(SpeechBody, {"voice": "", **upload.fields})
+            return await _spoken(request, wanted, upload.path if upload.size_bytes else None)
+    body = await read_text_request(request, limits.max_text_chars, limits.stall_timeout_s)
+    return await _spoken(request, parse_body(SpeechBody, body), None)
+
+
+async def _spoken(request: Request, wanted: SpeechBody, clip: Path | None) -> SpeakResponse:
+    services = services_of(request)
+    check_chars(wanted.input, services.settings.max_text_chars)
     if not wanted.input.strip():
         raise WrongField("input", "the field 'input' holds no text")
-    asked = wanted.voice.id if isinstance(wanted.voice, VoiceReference) else wanted.voice or ""
-    settings = wanted.settings(await find_voice(services, asked, VOICES))
+    more = _cosyvoice_fields(wanted.kwargs)
+    settings = wanted.settings(more)
+    ended, voice = None, None
+    if clip is not None:
+        _, transcript = split_prompt(more.prompt_text or "")
+        owner = caller_key(request.scope)
+        made = await enrol_once(services, clip, transcript.strip() or None, owner)
+        voice, ended = made, partial(services.voices.forget_temporary, made)
+    else:
+        asked = wanted.voice.id if isinstance(wanted.voice, VoiceReference) else wanted.voice
+        voice = await find_voice(services, asked or "", (*VOICES, *SPEAKERS))
+    settings = settings.model_copy(update={"voice": voice})
     form = _EventForm() if wanted.stream_format == "sse" else _AudioForm(wanted)
-    return SpeakResponse(services, wanted.input, settings, form)
+    return SpeakResponse(services, wanted.input, settings, form, ended=ended)
+
+
+def _cosyvoice_fields(text: str | None) -> CosyVoiceFields:
+    if not text:
+        return CosyVoiceFields()
+    try:
+        return parse_body(CosyVoiceFields, text)
+    except InvalidMessage as error:
+        raise WrongField("kwargs", f"in the field 'kwargs', {error}") from None
 
 
 class _AudioForm(SpeechForm):

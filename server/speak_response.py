@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -74,6 +74,7 @@ class SpeakResponse(Response):
         text: What is spoken.
         settings: How it is spoken and encoded.
         form: How it is put into the response.
+        ended: Called when nothing more is spoken, however that came about.
     """
 
     def __init__(
@@ -82,6 +83,8 @@ class SpeakResponse(Response):
         text: str,
         settings: UtteranceSettings,
         form: SpeechForm = NATIVE,
+        *,
+        ended: Callable[[], None] | None = None,
     ) -> None:
         # Not `super().__init__()`: status and headers are known with the first audio only.
         self.background = None
@@ -89,6 +92,7 @@ class SpeakResponse(Response):
         self._text = text
         self._settings = settings
         self._form = form
+        self._ended = ended
         self._format: Started | None = None
         self._head_sent = False
         self._audio_ms = 0.0
@@ -105,6 +109,8 @@ class SpeakResponse(Response):
             work.cancel()
             # Waits until the engine has let go, so that the slot is free when this returns.
             await asyncio.wait((work, gone))
+            if self._ended is not None:
+                self._ended()
         error = None if work.cancelled() else work.exception()
         if error is None:
             return

@@ -59,8 +59,8 @@ async def receive_upload(
         request: A multipart form with a part for the recording, or the bare recording as the body.
         limit_bytes: Largest recording.
         stall_timeout_s: Longest wait for the next bytes.
-        known: Names of the text fields that are allowed, in the form or in the query; None allows
-            all.
+        known: Names of the text fields that are allowed, in the form or in the query; None takes
+            all of the form and none of the query.
         file_fields: Names that the part with the recording may have.
         required: Whether there has to be a recording.
 
@@ -72,7 +72,7 @@ async def receive_upload(
     kind, options = parse_options_header(request.headers.get("content-type"))
     form = kind == b"multipart/form-data"
     _check_length(request, limit_bytes + (_FORM_BYTES if form else 0), limit_bytes)
-    fields = dict(request.query_params)
+    fields = {} if known is None else dict(request.query_params)
     with tempfile.NamedTemporaryFile(prefix="cosyvoice-stream-", suffix=".upload") as file:
         sink = _FileSink(file.file, limit_bytes)
         try:

@@ -17,9 +17,9 @@ from openai import AsyncOpenAI, OpenAI
 
 from cosyvoice_stream.fake import ChunkGate, FakeEngine
 from cosyvoice_stream.server.openai_speech import VOICES
-from cosyvoice_stream.types import Feature
 from support.features import feature
 from support.media import ffprobe, hear
+from support.noting_engine import NotingEngine
 from support.served import Reply, Served, serving
 
 pytestmark = pytest.mark.integration
@@ -217,18 +217,6 @@ def test_speed(tmp_path: Path, speed: float, factor: float) -> None:
     with_client(tmp_path, body)
 
 
-class NotingEngine(FakeEngine):
-    """Remembers the options that it was given."""
-
-    def __init__(self) -> None:
-        super().__init__(features=frozenset({Feature.INSTRUCT}))
-        self.asked: list[Any] = []
-
-    def synthesize(self, text: Any, voice: Any, options: Any) -> Any:
-        self.asked.append(options)
-        return super().synthesize(text, voice, options)
-
-
 @feature(API, "`instructions`", "supported", "on engines that take them (CosyVoice), else ignored")
 @feature(API, "`language`, `seed`, `sample_rate` in `extra_body`", "supported", "our extensions")
 def test_instructions_and_extensions_reach_the_engine(tmp_path: Path) -> None:
@@ -239,7 +227,7 @@ def test_instructions_and_extensions_reach_the_engine(tmp_path: Path) -> None:
         wanted = ask(instructions="whisper", response_format="wav")
         answer = await client.audio.speech.create(**wanted, extra_body=extra)
         assert hear(answer.content).sample_rate == 16_000
-        (options,) = engine.asked
+        (options,) = engine.options
         assert (options.instruct, options.language, options.seed) == ("whisper", "en-GB", 7)
 
     with_client(tmp_path, body, engine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,17 @@ class Served:
     async def post_json(self, path: str, value: Any, **headers: str) -> Reply:
         body = json.dumps(value).encode()
         return await self.request("POST", path, body, content_type="application/json", **headers)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what the server's own tasks bring about.
+
+    Raises:
+        TimeoutError: They do not.
+    """
+    async with asyncio.timeout(TIMEOUT_S):
+        while not holds():  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.001)
 
 
 async def _send(writer: asyncio.StreamWriter, body: bytes | AsyncIterable[bytes]) -> None:

@@ -45,3 +45,26 @@ def test_openai(path: str, error: Exception, status: int, param: str | None, kin
 def test_openai_has_one_text_for_what_is_wrong_and_what_helps() -> None:
     _, body = shape("/v1/models", WrongField("a", "it is wrong", how_to_fix="mend it"))
     assert body["error"]["message"] == "it is wrong; mend it"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (WrongField("a", "m"), 400),
+        (VoiceNotFound("v"), 400),
+        (LimitExceeded("c", 5), 400),
+        (ValueError("secret"), 500),
+    ],
+)
+def test_fastapi(error: Exception, status: int) -> None:
+    found, body = shape("/inference_sft", error)
+    assert found == status
+    assert set(body) == {"detail"}
+    assert isinstance(body["detail"], str)
+    assert "secret" not in str(body)
+
+
+def test_fastapi_lists_missing_fields() -> None:
+    status, body = shape("/inference_sft", WrongField("tts_text", "m", missing=True))
+    assert status == 422
+    assert body["detail"][0]["loc"] == ["body", "tts_text"]
