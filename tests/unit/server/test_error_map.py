@@ -36,6 +36,7 @@ EXAMPLES = [
     (errors.EngineBusy(1.5), "busy", 429, True),
     (errors.ShuttingDown(), "shutting_down", 503, True),
     (errors.SynthesisFailed("m"), "synthesis_failed", 500, True),
+    (errors.EngineDied(), "synthesis_failed", 500, True),
     (DuplicateUtterance("a"), "duplicate_utterance", 409, False),
     (UnknownUtterance("a"), "unknown_utterance", 404, False),
     (ConsentNotFound(), "consent_not_found", 404, False),
