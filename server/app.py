@@ -90,7 +90,12 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         max_wait_s=settings.queue_wait_s,
     )
     speech = SpeechService(
-        engine, voices, admission, lexicon=lambda: lexicon.current, observer=metrics
+        engine,
+        voices,
+        admission,
+        lexicon=lambda: lexicon.current,
+        observer=metrics,
+        hold_back_s=settings.hold_back_ms / 1000,
     )
     services = Services(
         settings=settings,

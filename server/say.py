@@ -7,7 +7,7 @@ import os
 import select
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -96,11 +96,14 @@ async def speak_locally(
     from cosyvoice_stream.server.text_stages import TextStages
     from cosyvoice_stream.server.text_way import TextWay
 
-    way = TextWay(text, TextStages(engine.info, clean=clean), time.monotonic)
+    stages = TextStages(
+        engine.info, clean=clean, normalize=options.normalize, language=options.language
+    )
+    way = TextWay(text, stages, time.monotonic)
     summary = Summary()
     rate = engine.info.sample_rate
     compute_s = 0.0
-    stream = engine.synthesize(way.fragments(), voice, options)
+    stream = engine.synthesize(way.fragments(), voice, replace(options, normalize=False))
     try:
         while True:
             began, text_before_s = time.monotonic(), way.waited_s()

@@ -198,6 +198,9 @@ class Settings(BaseSettings):
     """Open WebSockets; more are refused with `busy`."""
     max_sessions_per_key: int | None = Field(None, ge=1)
     """Of these, for one API key. Not set: no limit of its own."""
+    hold_back_ms: int = Field(400, ge=50, le=5000)
+    """How long the end of a sentence waits for the next character of a text that is still coming:
+    "3." may become "3.5". Behind a number or a word without an end it is five times as long."""
     max_text_chars: int = Field(100_000, ge=1)
     """Characters of text in one utterance."""
     lexicon_file: FilePath | None = None

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Protocol
 
@@ -24,7 +25,7 @@ from cosyvoice_stream.server.speech_events import (
     WarningOut,
 )
 from cosyvoice_stream.server.text_stages import TextStages, load_homophones, needs_homophones
-from cosyvoice_stream.server.text_way import TextWay
+from cosyvoice_stream.server.text_way import HOLD_BACK_S, TextWay
 from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
 from cosyvoice_stream.server.wire_settings import UtteranceSettings
 from cosyvoice_stream.streaming.lexicon import Lexicon, compiled
@@ -77,6 +78,7 @@ class SpeechService:
         lexicon: Gives the lexicon for all utterances that begin.
         observer: Is told what each stage takes, and when a listener would have run dry.
         clock: In seconds, never going back.
+        hold_back_s: See `TextWay`.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class SpeechService:
         lexicon: Callable[[], Lexicon] = Lexicon.empty,
         observer: SpeechObserver = nobody,
         clock: Callable[[], float] = time.monotonic,
+        hold_back_s: float = HOLD_BACK_S,
     ) -> None:
         self.engine = engine
         self.voices = voices
@@ -95,6 +98,7 @@ class SpeechService:
         self.lexicon = lexicon
         self.observer = observer
         self.clock = clock
+        self.hold_back_s = hold_back_s
 
     def speak(
         self, text: TextStream, settings: UtteranceSettings, *, caller: Caller = ANYBODY
@@ -136,9 +140,11 @@ class Speech:
         stages = TextStages(
             service.engine.info,
             clean=settings.text.clean,
+            normalize=settings.text.normalize,
+            language=settings.language,
             lexicons=(compiled(settings.lexicon), service.lexicon()),
         )
-        self._way = TextWay(text, stages, service.clock)
+        self._way = TextWay(text, stages, service.clock, hold_back_s=service.hold_back_s)
         self._events = self._run()
         self._slot: Slot | None = None
         self._cutter: Cutter | None = None
@@ -217,6 +223,8 @@ class Speech:
                     if needs_homophones(info):
                         await load_homophones()
                 options = settings.to_options(seed=secrets.randbelow(MAX_SEED + 1))
+                # The text that the engine gets has been read, or is to stay as it is.
+                options = replace(options, normalize=False)
                 assert options.seed is not None
                 yield Started(
                     voice=voice.voice_id,
@@ -297,13 +305,12 @@ class Speech:
 
     def _marks(self, chunk: PcmChunk, rate: int) -> MarksOut:
         words = []
-        for word in chunk.words:
-            char_start, char_end = self._way.source_span(word.char_start, word.char_end)
+        for word in self._way.in_client_text(chunk.words):
             words.append(
                 WordTime(
                     text=word.text,
-                    char_start=char_start,
-                    char_end=char_end,
+                    char_start=word.char_start,
+                    char_end=word.char_end,
                     start_ms=_ms(word.start_sample, rate),
                     end_ms=_ms(word.end_sample, rate),
                 )

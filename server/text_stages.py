@@ -2,8 +2,8 @@
 
 ::
 
-    cleaner ─► marks ─┬─ plain text ─► lexicon ─┬─► engine
-                      └─ sounds, phonemes ──────┘
+    cleaner ─► marks ─┬─ plain text ─► lexicon ─┬─ plain text ─► normaliser ─┬─► engine
+                      └─ sounds, phonemes ──────┴────────────────────────────┘
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from cosyvoice_stream.streaming import pinyin
 from cosyvoice_stream.streaming.cleaner import PlainText, TextCleaner
 from cosyvoice_stream.streaming.lexicon import Lexicon, LexiconStage
 from cosyvoice_stream.streaming.mapped_text import MappedText
+from cosyvoice_stream.streaming.normalizer import Normalizer, Unread
 from cosyvoice_stream.streaming.speech_marks import Kind, Piece, Problem, SpeechMarks
 from cosyvoice_stream.types import EngineInfo, Feature
 
@@ -53,19 +54,30 @@ async def load_homophones() -> None:
 
 
 class TextStages:
-    """Cleans a text and finds its marks and the words of the lexicons.
+    """Cleans a text, finds its marks and the words of the lexicons, and reads numbers as words.
 
     Args:
         info: Of the engine, for warnings about what it lacks.
         clean: Whether to drop markup and emoji.
+        normalize: Whether to read numbers, dates, units and abbreviations as words.
+        language: BCP 47 tag of the text; None finds it sentence by sentence.
         lexicons: The first one has precedence.
     """
 
-    def __init__(self, info: EngineInfo, *, clean: bool, lexicons: Iterable[Lexicon] = ()) -> None:
+    def __init__(
+        self,
+        info: EngineInfo,
+        *,
+        clean: bool,
+        normalize: bool = False,
+        language: str | None = None,
+        lexicons: Iterable[Lexicon] = (),
+    ) -> None:
         self._info = info
         self._cleaner: TextCleaner | PlainText = TextCleaner() if clean else PlainText()
         self._marks = SpeechMarks()
         self._lexicon = LexiconStage(lexicons)
+        self._normalizer = Normalizer(language) if normalize else None
         self._last = ""
         """Last character that was given out."""
         self._warned: set[Kind] = set()
@@ -85,7 +97,8 @@ class TextStages:
         for cleaned in self._cleaner.flush():
             pieces += self._marks.push(cleaned)
         pieces += self._marks.flush()
-        return self._read(pieces) + self._give(self._lexicon.flush())
+        texts = self._read(pieces) + self._give(self._lexicon.flush())
+        return texts if self._normalizer is None else texts + self._out(self._normalizer.flush())
 
     def break_here(self) -> list[MappedText]:
         """Take everything so far, as if the text ended here; the text goes on."""
@@ -93,12 +106,19 @@ class TextStages:
         for cleaned in self._cleaner.break_here():
             pieces += self._marks.push(cleaned)
         pieces += self._marks.break_here()
-        return self._read(pieces) + self._give(self._lexicon.break_here())
+        return self._read(pieces) + self._give(self._lexicon.break_here()) + self._held()
+
+    @property
+    def holds(self) -> bool:
+        """Whether a number or a word is held until it is known how it goes on."""
+        return self._normalizer is not None and self._normalizer.holds
 
     def take_warnings(self) -> list[TextWarning]:
         """Take what there is to say about the text since the last call."""
         for problem in self._marks.take_problems():
             self._warn(_warning_of(problem))
+        for unread in self._normalizer.take_unread() if self._normalizer else ():
+            self._warn(_unread_warning(unread))
         warnings, self._warnings = self._warnings, []
         return warnings
 
@@ -114,20 +134,31 @@ class TextStages:
     def _give(self, pieces: Sequence[Piece]) -> list[MappedText]:
         texts: list[MappedText] = []
         for piece in pieces:
-            source = self._homophone(piece) or piece.source
-            if source is not piece.source:
-                texts.append(source)
-                self._last = source.text[-1]
+            source = piece.source
+            if piece.kind is Kind.TEXT:
+                plain = [source] if self._normalizer is None else self._normalizer.push(source)
+                texts += self._out(plain)
                 continue
-            if piece.kind is not Kind.TEXT:
-                self._check(piece)
-                start, end = source.source_span(0, len(source))
-                source = MappedText.standing_for("".join(piece.symbols), start, end)
-                if piece.kind is Kind.PINYIN and self._last.isascii() and self._last.isalnum():
-                    # An engine takes brackets behind a Latin letter for an index.
-                    texts.append(MappedText.standing_for(" ", start, start))
-            texts.append(source)
-            self._last = source.text[-1]
+            texts += self._held()
+            character = self._homophone(piece)
+            if character is not None:
+                texts += self._out([character])
+                continue
+            self._check(piece)
+            start, end = source.source_span(0, len(source))
+            if piece.kind is Kind.PINYIN and self._last.isascii() and self._last.isalnum():
+                # An engine takes brackets behind a Latin letter for an index.
+                texts.append(MappedText.standing_for(" ", start, start))
+            texts += self._out([MappedText.standing_for("".join(piece.symbols), start, end)])
+        return texts
+
+    def _held(self) -> list[MappedText]:
+        """What the normaliser held, in front of what it must not read."""
+        return [] if self._normalizer is None else self._out(self._normalizer.break_here())
+
+    def _out(self, texts: list[MappedText]) -> list[MappedText]:
+        if texts and texts[-1].text:
+            self._last = texts[-1].text[-1]
         return texts
 
     def _homophone(self, piece: Piece) -> MappedText | None:
@@ -157,6 +188,11 @@ class TextStages:
         if self._warnings_left:
             self._warnings_left -= 1
             self._warnings.append(warning)
+
+
+def _unread_warning(unread: Unread) -> TextWarning:
+    message = f"numbers are not read as words in {unread.language!r}: write them out"
+    return TextWarning(message, unread.char_start, unread.char_end)
 
 
 def _warning_of(problem: Problem) -> TextWarning:

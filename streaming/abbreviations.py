@@ -66,3 +66,10 @@ JOINTS: Final = word_set(
 
 LONGEST_WORD: Final = 14
 """Characters of look-ahead that decide whether the next word is in one of these sets."""
+
+
+def may_go_on(word: str) -> bool:
+    """Tell whether a sentence may go on behind a word and its full stop."""
+    lower = word.lower()
+    listed = any(lower in words for words in (ALWAYS, BEFORE_NUMBER, MAYBE, MERIDIEM))
+    return listed or "." in word

@@ -329,3 +329,23 @@ def parts_between(before: str, behind: str) -> bool:
         return behind not in "解"
     hiragana = "ぁ" <= before <= "ゖ"
     return hiragana and ("\u4e00" <= behind <= "\u9fff" or "ァ" <= behind <= "ヺ")
+
+
+_ENDING: Final = re.compile(
+    rf"(\S*?)([{re.escape(STOPS)}]+)[{re.escape(''.join(sorted(_ATTACHED)))}]*\s*\Z"
+)
+
+
+def seems_complete(text: str) -> bool:
+    """Tell whether a text after which nothing comes for a while probably ends a sentence.
+
+    Only for a stop that waits for the next character; not where a number or an abbreviation may
+    go on.
+    """
+    found = _ENDING.search(text)
+    if found is None:
+        return False
+    word, stops = found[1].lstrip("".join(_BEFORE_TOKEN)), found[2]
+    if stops != ".":
+        return True
+    return not (word[-1:].isdigit() or len(word) == 1 or abbreviations.may_go_on(word))

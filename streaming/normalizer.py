@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from cosyvoice_stream.streaming import normalize_other
 from cosyvoice_stream.streaming.mapped_text import MappedText
@@ -16,6 +17,7 @@ from cosyvoice_stream.streaming.sentence_language import SentenceLanguage
 
 _CONTEXT: Final = 32
 """Characters in front of a phrase that its rules may look at."""
+_DIGIT: Final = re.compile(r"\d")
 _FULL_WIDTH: Final = str.maketrans(
     {0xFF10 + digit: 0x30 + digit for digit in range(10)}
     | {"％": "%", "￥": "¥", "．": ".", "\u00a0": " ", "\u202f": " "}
@@ -38,6 +40,15 @@ def reader_of(language: str) -> Reader | None:
     return normalize_other.reader(language) if normalize_other.supports(language) else None
 
 
+class Unread(NamedTuple):
+    """The first number of a language for which there are no words."""
+
+    language: str
+    char_start: int
+    """Index of its first character in the pushed text."""
+    char_end: int
+
+
 class Normalizer:
     """Reads numbers, dates, times, money, units, addresses, codes and abbreviations as words.
 
@@ -51,6 +62,7 @@ class Normalizer:
 
     def __init__(self, language: str | None = None) -> None:
         self._language = language
+        self._unread: list[Unread] = []
         self.reset()
 
     def reset(self) -> None:
@@ -61,8 +73,7 @@ class Normalizer:
         """Where reading goes on in `_text`."""
         self._received = 0
         self._languages = SentenceLanguage(self._language)
-        self.unsupported: set[str] = set()
-        """Languages that had numbers in them for which there are no words."""
+        self._unread_languages: set[str] = set()
 
     @property
     def holds(self) -> bool:
@@ -80,14 +91,17 @@ class Normalizer:
     def flush(self) -> list[MappedText]:
         """End the text and take the rest. The next push starts a new text."""
         rest = self._read(final=True)
-        unsupported = self.unsupported
         self.reset()
-        self.unsupported = unsupported
         return rest
 
     def break_here(self) -> list[MappedText]:
         """Take everything so far, as if the text ended here; the text goes on."""
         return self._read(final=True)
+
+    def take_unread(self) -> list[Unread]:
+        """Take what stayed as it is because its language is not supported, once per language."""
+        unread, self._unread = self._unread, []
+        return unread
 
     def _read(self, *, final: bool) -> list[MappedText]:
         mapped = self._text
@@ -125,8 +139,9 @@ class Normalizer:
     ) -> list[MappedText]:
         reader = reader_of(language)
         if reader is None:
-            if any(char.isdigit() for char in text[pos:end]):
-                self.unsupported.add(language)
+            if language not in self._unread_languages and _DIGIT.search(text, pos, end):
+                self._unread_languages.add(language)
+                self._unread.append(Unread(language, *mapped.source_span(pos, end)))
             return [mapped[pos:end]]
         context = max(0, pos - _CONTEXT)
         readings = reader(text[context : end + 1], pos - context, end - context)

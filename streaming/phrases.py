@@ -150,14 +150,7 @@ def _abbreviated(run: str) -> bool:
     """Tell whether the word behind a run decides: it may be an abbreviation, or a month."""
     if not run.endswith("."):
         return run.lower() in _HEADS
-    word = run[:-1].lower()
-    return (
-        word in abbreviations.ALWAYS
-        or word in abbreviations.BEFORE_NUMBER
-        or word in abbreviations.MAYBE
-        or word in abbreviations.MERIDIEM
-        or "." in word
-    )
+    return abbreviations.may_go_on(run[:-1])
 
 
 def _extended(text: str, pos: int, end: int, final: bool) -> Phrase | Wait:

@@ -6,6 +6,9 @@ import pytest
 
 from support.stream_server import PATIENCE_S, stream_server
 
+CHAR_MS = 50
+"""Of the fake engine."""
+
 pytestmark = pytest.mark.integration
 
 
@@ -14,7 +17,7 @@ def run(test):
 
 
 async def words_of(client, utterance_id):
-    """Words and warnings of one utterance."""
+    """Words, warnings and length in characters of one utterance."""
     words, warnings = [], []
     while (message := await client.message())["type"] != "utterance.done":
         assert message["type"] != "error", message
@@ -23,7 +26,7 @@ async def words_of(client, utterance_id):
         elif message["type"] == "utterance.warning":
             assert message["id"] == utterance_id
             warnings.append(message)
-    return words, warnings
+    return words, warnings, round(message["audio_ms"] / CHAR_MS)
 
 
 def test_a_near_miss_is_spoken_and_reported_with_its_place():
@@ -32,7 +35,7 @@ def test_a_near_miss_is_spoken_and_reported_with_its_place():
     async def test():
         async with stream_server() as server, server.client() as client:
             await client.send(type="speak", id="a", text=text, marks=["word"])
-            words, warnings = await words_of(client, "a")
+            words, warnings, _ = await words_of(client, "a")
         assert [word["text"] for word in words] == ["So", "laughs", "really", "yes"]
         (warning,) = warnings
         assert text[warning["char_start"] : warning["char_end"]] == "[laughs]"
@@ -56,15 +59,17 @@ def test_a_lexicon_of_the_session_and_one_of_the_utterance():
             for fragment in ("Ask Xinf", "eren", "ce or ngi", "nx", "."):
                 await client.send(type="text.delta", id="a", text=fragment)
             await client.send(type="utterance.end", id="a")
-            words, _ = await words_of(client, "a")
-            assert [word["text"] for word in words] == ["Ask", "ex", "inference", "or", "engine"]
+            words, _, length = await words_of(client, "a")
+            assert length == len("Ask ex inference or engine")
+            assert [word["text"] for word in words] == ["Ask", "Xinference", "or", "nginx"]
             spans = [text[word["char_start"] : word["char_end"]] for word in words]
-            assert spans == ["Ask", "Xinference", "Xinference", "or", "nginx"]
+            assert spans == ["Ask", "Xinference", "or", "nginx"]
 
             changes = {"nginx": None, "or": "and"}
             await client.send(type="speak", id="b", text=text, lexicon=changes)
-            words, _ = await words_of(client, "b")
-            assert [word["text"] for word in words] == ["Ask", "ex", "inference", "and", "nginx"]
+            words, _, length = await words_of(client, "b")
+            assert length == len("Ask ex inference and nginx")
+            assert [word["text"] for word in words] == ["Ask", "Xinference", "or", "nginx"]
 
             await client.send(type="session.update", lexicon=None)
             updated = await client.message("session.updated")

@@ -95,9 +95,10 @@ def test_a_language_can_be_told():
 
 def test_what_has_no_words_is_named_and_stays():
     normalizer = Normalizer()
-    said = normalizer.push("Η τιμή είναι 25 ευρώ.") + normalizer.flush()
+    said = normalizer.push("Η τιμή είναι 25 ευρώ και 30.") + normalizer.flush()
     assert "25" in "".join(part.text for part in said)
-    assert normalizer.unsupported == {"el"}
+    assert normalizer.take_unread() == [("el", 13, 15)]
+    assert normalizer.take_unread() == []
 
 
 def test_holds_only_what_the_next_characters_decide():
