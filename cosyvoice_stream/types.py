@@ -52,6 +52,8 @@ class Feature(StrEnum):
     """Words written in ARPAbet within the text."""
     PINYIN = "pinyin"
     """Syllables written in pinyin within the text."""
+    SAMPLING = "sampling"
+    """Speech is drawn at random: temperature, top_p, top_k and flow_steps change how."""
 
 
 class Viseme(StrEnum):
@@ -153,6 +155,10 @@ class Voice:
 SPEED_RANGE: Final = (0.5, 2.0)
 PITCH_RANGE_SEMITONES: Final = (-12.0, 12.0)
 VOLUME_RANGE: Final = (0.0, 2.0)
+TEMPERATURE_RANGE: Final = (0.1, 2.0)
+TOP_P_RANGE: Final = (0.05, 1.0)
+TOP_K_RANGE: Final = (1, 1000)
+FLOW_STEPS_RANGE: Final = (1, 50)
 MAX_SEED: Final = 2**32 - 1
 
 
@@ -182,6 +188,15 @@ class SynthesisOptions:
     """Read numbers, dates, units and abbreviations as words."""
     sentence_pause_ms: int | None = None
     """Silence between two sentences, for engines that make it themselves; None is their own."""
+    temperature: float | None = None
+    """Of the draw: below 1 steadier, above livelier; None is the engine's own."""
+    top_p: float | None = None
+    """Probability mass that is drawn from, 0 to 1; None is the engine's own."""
+    top_k: int | None = None
+    """Candidates that are drawn from, at least 1; None is the engine's own."""
+    flow_steps: int | None = None
+    """Steps from noise to mel, 1 to 50: fewer are faster, more are finer; None is the engine's
+    own."""
     background: bool = False
     """Nobody listens while it is made: work for utterances that are heard goes first."""
 
@@ -194,6 +209,14 @@ class SynthesisOptions:
         ):
             if not (math.isfinite(value) and low <= value <= high):
                 raise InvalidOption(option, value, f"use a number from {low:g} to {high:g}")
+        for name, given, (low, high) in (
+            ("temperature", self.temperature, TEMPERATURE_RANGE),
+            ("top_p", self.top_p, TOP_P_RANGE),
+            ("top_k", self.top_k, TOP_K_RANGE),
+            ("flow_steps", self.flow_steps, FLOW_STEPS_RANGE),
+        ):
+            if given is not None and not (math.isfinite(given) and low <= given <= high):
+                raise InvalidOption(name, given, f"use a number from {low:g} to {high:g}")
         if self.seed is not None and not 0 <= self.seed <= MAX_SEED:
             raise InvalidOption("seed", self.seed, f"use a whole number from 0 to {MAX_SEED}")
 

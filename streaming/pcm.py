@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,8 @@ from cosyvoice_stream.types import Samples
 
 FULL_SCALE = 32768
 """Integer that stands for 1.0; the largest one that fits is one less."""
+KNEE: Final = 0.8
+"""Samples above this are bent towards full scale by `soft_limit` instead of clipped."""
 
 
 def to_int16(samples: Samples) -> NDArray[np.int16]:
@@ -67,3 +70,12 @@ def level_dbfs(samples: Samples) -> float:
 def silence(count: int) -> Samples:
     """`count` zero samples."""
     return np.zeros(count, np.float32)
+
+
+def soft_limit(samples: Samples) -> Samples:
+    """Leave what is below the knee, bend what is above towards 1: no wrap, no memory, no clicks."""
+    size = np.abs(samples)
+    if size.max(initial=0.0) <= KNEE:
+        return samples
+    bent = KNEE + (1 - KNEE) * np.tanh((size - KNEE) / (1 - KNEE))
+    return np.where(size > KNEE, np.sign(samples) * bent, samples).astype(np.float32)

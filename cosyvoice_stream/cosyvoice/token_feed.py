@@ -102,6 +102,22 @@ class TokenFeed:
         """No more text will come."""
         self._text_ended = True
 
+    @property
+    def ready(self) -> bool:
+        """Whether `take` has something to give."""
+        if self.done:
+            return False
+        if not self._waiting or self._text_ended:
+            return True
+        if not self._streaming:
+            return False
+        text, speech = len(self._text), len(self._speech)
+        while speech > 0 and text >= TEXT_RATIO:
+            text, speech = text - TEXT_RATIO, speech - SPEECH_RATIO
+        if speech > 0:
+            return False
+        return text >= TEXT_RATIO or not (self._generated or not self._prompt_speech)
+
     def take(self) -> list[Row]:
         """Rows to feed before the next draw, which goes to `accept`; empty: wait for more text."""
         if self.done:

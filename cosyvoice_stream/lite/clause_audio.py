@@ -12,6 +12,7 @@ from cosyvoice_stream.lite.acoustic import FRAME_SAMPLES, SAMPLE_RATE, AcousticM
 from cosyvoice_stream.lite.adaptation import Adaptation, adapt
 from cosyvoice_stream.lite.phonemes import PhonemeRun
 from cosyvoice_stream.lite.renderer import VOICED_HZ, Renderer
+from cosyvoice_stream.streaming.pcm import soft_limit
 from cosyvoice_stream.types import Samples, VisemeMark, WordMark
 
 FIRST_FRAMES: Final = 16
@@ -23,8 +24,6 @@ HEAD_FRAMES: Final = 2
 TAIL_FRAMES: Final = 5
 FADE_SAMPLES: Final = 96
 """4 ms at both ends of a clause, so that it joins silence without a click."""
-KNEE: Final = 0.8
-"""Samples above this are bent towards full scale instead of clipped."""
 SPEED_RANGE: Final = (0.4, 2.6)
 
 
@@ -42,15 +41,6 @@ class Delivery:
     def formant_ratio(self) -> float:
         """Rate of the rendered audio over the engine's rate."""
         return 1.0 if self.adaptation is None else self.adaptation.formant_ratio
-
-
-def soft_limit(samples: Samples) -> Samples:
-    """Leave what is below the knee, bend what is above towards 1: no wrap, no memory, no clicks."""
-    size = np.abs(samples)
-    if size.max(initial=0.0) <= KNEE:
-        return samples
-    bent = KNEE + (1 - KNEE) * np.tanh((size - KNEE) / (1 - KNEE))
-    return np.where(size > KNEE, np.sign(samples) * bent, samples).astype(np.float32)
 
 
 def trim(spectra: Spectra) -> tuple[Spectra, int]:

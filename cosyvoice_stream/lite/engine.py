@@ -19,6 +19,7 @@ from cosyvoice_stream.errors import (
     UnsupportedLanguage,
     VoiceStreamError,
 )
+from cosyvoice_stream.handover import close_text, make_wakeup
 from cosyvoice_stream.lite.acoustic import (
     MODEL_SHA256,
     SAMPLE_RATE,
@@ -30,7 +31,7 @@ from cosyvoice_stream.lite.adaptation import REVISION, Adaptation, Render, adapt
 from cosyvoice_stream.lite.clause_audio import SPEED_RANGE, Delivery, render_whole, trim
 from cosyvoice_stream.lite.phonemes import foreign_letters, spell_greek
 from cosyvoice_stream.lite.pool import WorkPool
-from cosyvoice_stream.lite.utterance import UtteranceWork, make_wakeup
+from cosyvoice_stream.lite.utterance import UtteranceWork
 from cosyvoice_stream.streaming.clauses import Clause, ClauseSplitter
 from cosyvoice_stream.streaming.languages import script_language, script_weights
 from cosyvoice_stream.streaming.pcm import level_dbfs
@@ -50,7 +51,7 @@ from cosyvoice_stream.types import (
 
 NAME: Final = "lite"
 LANGUAGES: Final = ("en",)
-OTHER_ENGINES: Final = ("cosyvoice2", "cosyvoice3")
+OTHER_ENGINES: Final = ("cosyvoice",)
 """Engines of this project that speak Chinese, Japanese, Korean and more."""
 FINGERPRINT: Final = f"{NAME}-{MODEL_SHA256[:12]}-{REVISION}"
 MAX_WAITING_CLAUSES: Final = 8
@@ -235,7 +236,7 @@ class LiteEngine:
             reader.cancel()
             left = _leave(loaded.pool, work)
             await asyncio.gather(reader, left.wait(), return_exceptions=True)
-            await _close(text)
+            await close_text(text)
 
 
 async def _chunks(
@@ -288,13 +289,6 @@ def _leave(pool: WorkPool, work: UtteranceWork | _Enrolment) -> asyncio.Event:
     left = asyncio.Event()
     pool.remove(work, make_wakeup(asyncio.get_running_loop(), left))
     return left
-
-
-async def _close(text: TextStream) -> None:
-    """Close a text stream that can be closed."""
-    close = getattr(text, "aclose", None)
-    if close is not None:
-        await close()
 
 
 def delivery_of(voice: Voice, options: SynthesisOptions) -> Delivery:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -202,15 +201,3 @@ class UtteranceWork:
         self._buffered += len(samples)
         self._chunks.append(chunk)
         self._arrived()
-
-
-def make_wakeup(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
-    """Set an event of a loop from any thread; a closed loop no longer cares."""
-
-    def wake() -> None:
-        try:
-            loop.call_soon_threadsafe(event.set)
-        except RuntimeError:
-            return
-
-    return wake

@@ -7,8 +7,9 @@ import pytest
 
 from cosyvoice_stream.lite.acoustic import BINS, AcousticModel
 from cosyvoice_stream.lite.adaptation import Adaptation
-from cosyvoice_stream.lite.clause_audio import ClauseAudio, Delivery, soft_limit
+from cosyvoice_stream.lite.clause_audio import ClauseAudio, Delivery
 from cosyvoice_stream.lite.pitch import track_pitch
+from cosyvoice_stream.streaming.pcm import soft_limit
 from cosyvoice_stream.types import Samples
 
 pytestmark = pytest.mark.unit
