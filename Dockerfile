@@ -14,7 +14,7 @@ FROM python:${PYTHON}-slim AS runtime
 ARG GPU=0
 RUN --mount=type=bind,from=wheel,source=/wheel,target=/wheel \
     wheel=$(ls /wheel/*.whl) \
-    && if [ "$GPU" = 1 ]; then wheel="${wheel}[torch]"; fi \
+    && if [ "$GPU" = 1 ]; then wheel="${wheel}[cosyvoice]"; fi \
     && pip install --no-cache-dir "$wheel" \
     && useradd --create-home --uid 10001 voice \
     && install -d -o voice -g voice /data

@@ -37,7 +37,7 @@ from cosyvoice_stream.server.voice_service import VoiceService
 from cosyvoice_stream.server.websocket import websocket_endpoint
 from cosyvoice_stream.voices import VoiceStore
 
-ENGINES = ("lite",)
+ENGINES = ("lite", "cosyvoice")
 """Names that `build_engine` knows."""
 
 
@@ -45,16 +45,51 @@ def build_engine(settings: Settings) -> Engine:
     """Make the engine that the settings name, without loading its model.
 
     Raises:
-        ConfigError: There is no engine of this name.
+        ConfigError: There is no engine of this name, or what it needs is missing.
+        ModelLoadError: The folder holds no checkpoint that the engine runs.
     """
     if settings.engine == "lite":
         from cosyvoice_stream.lite.engine import LiteEngine
 
         return LiteEngine(threads=settings.threads)
+    if settings.engine == "cosyvoice":
+        return _build_cosyvoice(settings)
     raise ConfigError(
         f"there is no engine {settings.engine!r}",
         how_to_fix=f"set {PREFIX}ENGINE to one of: {', '.join(ENGINES)}",
     )
+
+
+def _build_cosyvoice(settings: Settings) -> Engine:
+    if settings.model_dir is None:
+        raise ConfigError(
+            "the engine 'cosyvoice' needs a checkpoint",
+            how_to_fix="run `cosyvoice-stream download cosyvoice3` and set "
+            f"{PREFIX}MODEL_DIR to its folder",
+        )
+    try:
+        from cosyvoice_stream.cosyvoice.config import EngineConfig
+        from cosyvoice_stream.cosyvoice.engine import CosyVoiceEngine
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the engine 'cosyvoice' needs the package {error.name!r}",
+            how_to_fix="pip install 'cosyvoice-stream[cosyvoice]'",
+        ) from error
+    config = EngineConfig(
+        device=settings.device,
+        precision=settings.precision,
+        slots=settings.model_slots,
+        memory_mb=settings.model_memory_mb,
+        first_hop=settings.first_hop,
+        flow_steps=settings.flow_steps,
+        right_context=settings.right_context,
+        interleave_text=settings.interleave_text,
+        prompt_cache_mb=settings.prompt_cache_mb,
+        prompt_cache_dir=settings.prompt_cache_dir,
+        threads=settings.threads,
+        compile=settings.compile_model,
+    )
+    return CosyVoiceEngine(settings.model_dir, config)
 
 
 def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:

@@ -67,6 +67,8 @@ def main() -> None:
 @click.option("--host", help="Address to listen on.")
 @click.option("--port", type=int, help="Port to listen on.")
 @click.option("--engine", help="Engine to use.")
+@click.option("--model-dir", type=click.Path(path_type=Path), help="Checkpoint of CosyVoice.")
+@click.option("--device", help="What CosyVoice runs on: auto, cpu, cuda, cuda:1.")
 @click.option("--threads", type=int, help="Threads that render speech.")
 @click.option("--voices-dir", type=click.Path(path_type=Path), help="Folder for stored voices.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]))

@@ -170,7 +170,36 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535)
     """TCP port for HTTP and WebSocket. 0 takes a free one and prints it."""
     engine: str = "lite"
-    """Which engine speaks. `lite` is the embedded English engine (CPU, no download)."""
+    """Which engine speaks. `lite` is the embedded English engine (CPU, no download); `cosyvoice`
+    runs a checkpoint of CosyVoice 2 or Fun-CosyVoice 3 (`model_dir`)."""
+    model_dir: FolderPath | None = None
+    """Checkpoint folder of the engine `cosyvoice`, as `cosyvoice-stream download` fetches it."""
+    device: str = "auto"
+    """What the engine `cosyvoice` runs on: `cpu`, `cuda`, `cuda:1`; `auto` takes CUDA where there
+    is a device."""
+    precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = "auto"
+    """Of its LM and flow. `auto` is bf16 on CUDA and fp32 on a CPU; `int8` is for the LM on a
+    CPU. One that fails the self-test is replaced by fp32."""
+    model_slots: int = Field(16, ge=1, le=1024)
+    """Utterances that the engine `cosyvoice` speaks at once; more are refused with `busy`."""
+    model_memory_mb: int | None = Field(None, ge=64)
+    """Megabytes (2^20 bytes) for the states of its live utterances. Not set: what a CUDA device has
+    left after loading, and no bound on a CPU."""
+    first_hop: int = Field(10, ge=1, le=25)
+    """Speech tokens (40 ms each) before its first audio, besides three of lookahead."""
+    flow_steps: int = Field(10, ge=1, le=50)
+    """Steps of its flow unless a client asks for others: fewer are faster."""
+    right_context: int = Field(8, ge=1, le=64)
+    """Frames (20 ms each) that the vocoder of CosyVoice 2 looks ahead."""
+    interleave_text: bool = False
+    """Let CosyVoice speak while a sentence is still being written. Sooner where text comes slowly;
+    the same seed may then give other speech, since that depends on when text came."""
+    prompt_cache_mb: int = Field(2048, ge=0)
+    """Megabytes for prepared states of voices that are not speaking."""
+    prompt_cache_dir: FolderPath | None = None
+    """Folder that keeps prepared states when memory is used up. Not set: none are kept."""
+    compile_model: bool = False
+    """Compile the networks with `torch.compile`: slower to start, faster to run."""
     threads: int | None = Field(None, ge=1, le=256)
     """CPU threads for synthesis. Not set: chosen by the engine from the number of cores."""
     voices_dir: FolderPath = Field(default_factory=default_voices_dir)

@@ -368,6 +368,7 @@ def engine_warnings(info: EngineInfo, settings: UtteranceSettings) -> list[str]:
         (bool(settings.instruct), Feature.INSTRUCT, "instruct is ignored"),
         (settings.pitch != 0.0, Feature.PITCH, "pitch is ignored"),
         (settings.strength != 1.0, Feature.STRENGTH, "strength is ignored"),
+        (settings.sampling_is_set, Feature.SAMPLING, "sampling options are ignored"),
         ("word" in settings.marks, Feature.WORD_TIMES, "there are no word times"),
         ("viseme" in settings.marks, Feature.VISEMES, "there are no visemes"),
     ]

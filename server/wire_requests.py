@@ -68,6 +68,10 @@ class Options(_FromClient):
     volume: float | None = None
     seed: int | None = None
     strength: float | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    flow_steps: int | None = None
     output: OutputOptions | None = None
     sound: SoundChanges | None = None
     marks: list[MarkKind] | None = None

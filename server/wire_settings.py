@@ -115,6 +115,11 @@ class UtteranceSettings(_Settings):
     seed: int | None = None
     """None draws one per utterance."""
     strength: float = 1.0
+    temperature: float | None = None
+    """How freely an engine with the feature `sampling` draws; None, here and below, is its own."""
+    top_p: float | None = None
+    top_k: int | None = None
+    flow_steps: int | None = None
     output: OutputSettings = OutputSettings()
     marks: tuple[MarkKind, ...] = ()
     priority: PriorityName = "interactive"
@@ -123,6 +128,12 @@ class UtteranceSettings(_Settings):
     text: TextSettings = TextSettings()
     lexicon: dict[str, str] = {}
     """Word → reading; comes before the server's lexicon."""
+
+    @property
+    def sampling_is_set(self) -> bool:
+        """Whether one of the options of `Feature.SAMPLING` was asked for."""
+        wanted = (self.temperature, self.top_p, self.top_k, self.flow_steps)
+        return any(value is not None for value in wanted)
 
     def merged(
         self, changes: Mapping[str, Any], defaults: UtteranceSettings | None = None
@@ -221,6 +232,10 @@ class UtteranceSettings(_Settings):
             volume=self.volume,
             seed=seed if self.seed is None else self.seed,
             strength=self.strength,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            flow_steps=self.flow_steps,
             normalize=self.text.normalize,
             background=self.priority == "background",
             sentence_pause_ms=self.sound.sentence_pause_ms,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import torch
 
+from cosyvoice_stream.cosyvoice import default_voice
 from cosyvoice_stream.cosyvoice.checkpoint import ModelSpec, read_spec
 from cosyvoice_stream.cosyvoice.config import EngineConfig
 from cosyvoice_stream.cosyvoice.device import DeviceLoop
@@ -40,7 +40,6 @@ from cosyvoice_stream.errors import (
     VoiceStreamError,
 )
 from cosyvoice_stream.handover import close_text, make_wakeup
-from cosyvoice_stream.models.flow import SPEAKER_WIDTH
 from cosyvoice_stream.types import (
     MAX_SEED,
     EngineInfo,
@@ -102,16 +101,16 @@ class CosyVoiceEngine:
         self._live = 0
         self._reserved_bytes = 0
         fingerprint = f"{NAME}{version.number}-{self._spec.lm.hidden_size}-{REVISION}"
+        names = {name: name for name in self._presets}
+        if not names:
+            names = {default_voice.VOICE_ID: default_voice.NAME}
         self._info = EngineInfo(
             name=NAME,
             fingerprint=fingerprint,
             sample_rate=self._spec.sample_rate,
             languages=LANGUAGES[version.number],
             features=frozenset({Feature.CLONING, Feature.INSTRUCT, Feature.SAMPLING}),
-            voices=tuple(
-                Voice(name, name, fingerprint, parts.tensors(), parts.metadata())
-                for name, parts in self._presets.items()
-            ),
+            voices=tuple(Voice(name, label, fingerprint) for name, label in names.items()),
             description=f"CosyVoice {version.number}: clones a voice from a recording",
         )
 
@@ -138,30 +137,37 @@ class CosyVoiceEngine:
             loaded = await asyncio.to_thread(_load, self._spec, self._config)
             self._loaded = loaded
             try:
+                if not self._presets:
+                    await self._make_default_voice(loaded)
                 await self._warm_up()
             except Exception as error:
                 self._loaded = None
                 await asyncio.to_thread(loaded.device.close)
                 raise ModelLoadError("the self-test of the CosyVoice engine failed") from error
 
+    async def _make_default_voice(self, loaded: _Loaded) -> None:
+        reference = await default_voice.default_reference()
+        self._presets[default_voice.VOICE_ID] = await asyncio.to_thread(
+            loaded.references.read, [reference], default_voice.TRANSCRIPT
+        )
+
     async def _warm_up(self) -> None:
-        """Render a sentence in no particular voice.
+        """Render the beginning of a sentence.
 
         Raises:
             SynthesisFailed: Nothing was heard.
         """
-        speaker = np.random.default_rng(0).standard_normal(SPEAKER_WIDTH).astype(np.float32)
-        parts = VoiceParts(speaker, np.zeros(0, np.int32), np.zeros((0, 80), np.float32))
-        voice = Voice("", "", self._info.fingerprint, parts.tensors())
 
         async def text() -> AsyncGenerator[str, None]:
             yield WARM_UP_TEXT
 
         heard = 0
         options = SynthesisOptions(seed=1)
-        async with aclosing(self.synthesize(text(), voice, options)) as chunks:
+        async with aclosing(self.synthesize(text(), self._info.voices[0], options)) as chunks:
             async for chunk in chunks:
                 heard += len(chunk.samples)
+                if heard >= self._info.sample_rate:
+                    break
         if heard == 0:
             raise SynthesisFailed("the warm-up text gave no audio")
 
@@ -280,9 +286,9 @@ class CosyVoiceEngine:
         """Fix how an utterance is spoken.
 
         Raises:
-            SynthesisFailed: The voice does not fit this engine.
+            SynthesisFailed: The voice does not fit this engine, or is none of its own.
         """
-        parts = VoiceParts.of(voice)
+        parts = self._parts(voice)
         cut = parts.cut_for_first_hop(self._config.first_hop)
         steps = options.flow_steps or self._config.flow_steps
         defaults = SamplingParams()
@@ -302,6 +308,15 @@ class CosyVoiceEngine:
             interleave=self._config.interleave_text,
             sentence_pause_ms=options.sentence_pause_ms,
         )
+
+    def _parts(self, voice: Voice) -> VoiceParts:
+        if voice.engine != self._info.fingerprint:
+            raise SynthesisFailed(
+                "the voice was made by another engine", how_to_fix="enrol its recording again"
+            )
+        if not voice.tensors and voice.voice_id in self._presets:
+            return self._presets[voice.voice_id]
+        return VoiceParts.of(voice)
 
 
 async def _chunks(

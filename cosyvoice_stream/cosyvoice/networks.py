@@ -156,7 +156,7 @@ def _compile(flow: Flow, hift: Hift) -> None:
     estimator = flow.decoder.estimator
     estimator.forward = torch.compile(estimator.forward, dynamic=True)  # type: ignore[method-assign]
     for block in hift.resblocks:
-        block.forward = torch.compile(block.forward, dynamic=True)  # type: ignore[method-assign]
+        block.forward = torch.compile(block.forward, dynamic=True)
 
 
 @torch.inference_mode()
