@@ -104,12 +104,15 @@ class CosyVoiceEngine:
         names = {name: name for name in self._presets}
         if not names:
             names = {default_voice.VOICE_ID: default_voice.NAME}
+        features = {Feature.CLONING, Feature.INSTRUCT, Feature.SAMPLING, Feature.SOUNDS}
+        if version.number >= 3:
+            features |= {Feature.ARPABET, Feature.PINYIN}
         self._info = EngineInfo(
             name=NAME,
             fingerprint=fingerprint,
             sample_rate=self._spec.sample_rate,
             languages=LANGUAGES[version.number],
-            features=frozenset({Feature.CLONING, Feature.INSTRUCT, Feature.SAMPLING}),
+            features=frozenset(features),
             voices=tuple(Voice(name, label, fingerprint) for name, label in names.items()),
             description=f"CosyVoice {version.number}: clones a voice from a recording",
         )
