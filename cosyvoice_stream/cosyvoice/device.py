@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from cosyvoice_stream.cosyvoice.scheduler import Kind, Policy, Scheduler, Step
 from cosyvoice_stream.cosyvoice.utterance import Utterance
 from cosyvoice_stream.cosyvoice.worker import Worker
-from cosyvoice_stream.errors import EngineBusy
+from cosyvoice_stream.errors import EngineBusy, EngineDied
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class DeviceLoop:
         self._running: tuple[Utterance, ...] = ()
         """Those of the step that is being done: only the thread may look at them."""
         self._closed = False
+        self._broken = False
         self._thread = threading.Thread(target=self._serve, name="cosyvoice-device", daemon=True)
         self._thread.start()
 
@@ -69,11 +70,11 @@ class DeviceLoop:
         """Admit an utterance.
 
         Raises:
+            EngineDied: The thread ended where it should not.
             RuntimeError: The loop is closed.
         """
         with self._changed:
-            if self._closed:
-                raise RuntimeError("the device loop is closed")
+            self._check_open()
             self._scheduler.add(utterance, time.monotonic(), background=background)
             self._look(utterance, time.monotonic())
 
@@ -103,12 +104,12 @@ class DeviceLoop:
 
         Raises:
             EngineBusy: Too much waits already.
+            EngineDied: The thread ended where it should not.
             RuntimeError: The loop is closed.
         """
         job = _Job(call)
         with self._changed:
-            if self._closed:
-                raise RuntimeError("the device loop is closed")
+            self._check_open()
             if len(self._jobs) >= MAX_JOBS:
                 raise EngineBusy(1.0, "too many voices are being prepared")
             self._jobs.append(job)
@@ -122,6 +123,12 @@ class DeviceLoop:
             self._changed.notify()
         self._thread.join()
 
+    def _check_open(self) -> None:
+        if self._broken:
+            raise EngineDied
+        if self._closed:
+            raise RuntimeError("the device loop is closed")
+
     def _look(self, utterance: Utterance, now: float) -> None:
         lead = self._scheduler.lead_s(utterance, now)
         self._scheduler.set_needs(utterance, utterance.needs(lead))
@@ -130,10 +137,11 @@ class DeviceLoop:
     def _serve(self) -> None:
         try:
             self._loop()
-        except Exception:
-            logger.exception("the device loop broke down")
+        except BaseException as error:
+            logger.error("the device thread ended: %s", type(error).__name__)
             with self._changed:
-                self._closed = True
+                self._broken = self._closed = True
+                self._running = ()
         self._end()
 
     def _loop(self) -> None:
@@ -183,7 +191,9 @@ class DeviceLoop:
             job.future.cancel()
         for utterance in orphans:
             self._worker.release(utterance)
-            utterance.fail(RuntimeError("the device loop is closed"))
+            utterance.fail(
+                EngineDied() if self._broken else RuntimeError("the device loop is closed")
+            )
         for utterance, left in leaving:
             self._worker.release(utterance)
             left()

@@ -12,8 +12,10 @@ import torch
 from cosyvoice_stream.cosyvoice.engine import CosyVoiceEngine
 from cosyvoice_stream.cosyvoice.lm_runner import LmRunner
 from cosyvoice_stream.cosyvoice.segment_audio import AudioRunner
+from cosyvoice_stream.cosyvoice.worker import Worker
 from cosyvoice_stream.errors import (
     EngineBusy,
+    EngineDied,
     EnrolmentRejected,
     InvalidOption,
     SynthesisFailed,
@@ -304,5 +306,25 @@ def test_closing_ends_what_runs() -> None:
             await speak(engine, "hello.", voice)
         await engine.start()
         assert len((await speak(engine, "hello.", engine.info.voices[0])).samples) > 0
+
+    with_engine(3, test)
+
+
+def test_a_device_thread_that_dies_takes_its_utterances_and_a_restart_mends_it() -> None:
+    async def test(engine: CosyVoiceEngine) -> None:
+        (voice,) = engine.info.voices
+
+        def gone(*_: object) -> None:
+            raise SystemExit
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Worker, "do", gone)
+            with pytest.raises(EngineDied):
+                await speak(engine, "hello.", voice)
+            with pytest.raises(EngineDied):
+                await speak(engine, "hello.", voice)
+        await engine.close()
+        await engine.start()
+        assert len((await speak(engine, "hello.", voice)).samples) > 0
 
     with_engine(3, test)

@@ -98,6 +98,7 @@ def test_series_names_are_what_dashboards_read() -> None:
             "enrolments_total",
             "audio_seconds_total",
             "http_requests_total",
+            "engine_restarts_total",
             "live_sessions",
             "live_utterances",
             "engine_ready",
