@@ -98,7 +98,14 @@ def test_unknown_engine_lists_the_known_ones(tmp_path: Path) -> None:
     settings = Settings(_env_file=None, engine="loud", voices_dir=tmp_path)
     with pytest.raises(ConfigError, match="there is no engine 'loud'") as caught:
         build_engine(settings)
-    assert caught.value.how_to_fix == "set COSYVOICE_STREAM_ENGINE to one of: lite"
+    assert caught.value.how_to_fix == "set COSYVOICE_STREAM_ENGINE to one of: lite, cosyvoice"
+
+
+def test_cosyvoice_asks_for_its_checkpoint(tmp_path: Path) -> None:
+    settings = Settings(_env_file=None, engine="cosyvoice", voices_dir=tmp_path)
+    with pytest.raises(ConfigError, match="needs a checkpoint") as caught:
+        build_engine(settings)
+    assert "cosyvoice-stream download cosyvoice3" in str(caught.value.how_to_fix)
 
 
 def test_limits_of_a_session_follow_the_settings() -> None:
