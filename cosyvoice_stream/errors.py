@@ -6,6 +6,7 @@ The tree::
     ├── ConfigError                 a setting or a command-line value is wrong
     ├── ProtocolError               the peer sent something we cannot accept
     │   ├── InvalidMessage          not JSON, unknown type, wrong field
+    │   ├── InvalidMarkup           SSML that is not well-formed
     │   ├── InvalidState            the right message at the wrong time
     │   ├── InvalidOption           a synthesis option is out of range
     │   ├── UnsupportedFormat       audio that we cannot read or write
@@ -61,6 +62,23 @@ class ProtocolError(VoiceStreamError):
 
 class InvalidMessage(ProtocolError):
     """A message is not JSON, has an unknown type, or a wrong field."""
+
+
+class InvalidMarkup(ProtocolError):
+    """SSML is not well-formed, or holds what is refused.
+
+    Args:
+        message: What is wrong, without the user's words.
+        line: Where, counted from 1.
+        column: In characters, counted from 1.
+    """
+
+    how_to_fix = "write it as <speak>…</speak>; & is written &amp; and < is written &lt;"
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(f"line {line}, column {column}: {message}")
+        self.line = line
+        self.column = column
 
 
 class InvalidState(ProtocolError):

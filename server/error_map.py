@@ -29,6 +29,7 @@ INTERNAL: Final = ErrorKind("internal", HTTPStatus.INTERNAL_SERVER_ERROR, 1011, 
 # The first entry that fits counts, so subclasses stand before their bases.
 _TABLE: Final[tuple[tuple[type[Exception], ErrorKind], ...]] = (
     (errors.InvalidMessage, ErrorKind("invalid_message", 400, 1008, False)),
+    (errors.InvalidMarkup, ErrorKind("invalid_markup", 400, 1008, False)),
     (errors.InvalidState, ErrorKind("invalid_state", 409, 1008, False)),
     (errors.InvalidOption, ErrorKind("invalid_option", 400, 1008, False)),
     (errors.UnsupportedFormat, ErrorKind("unsupported_format", 415, 1008, False)),

@@ -26,6 +26,7 @@ DOCUMENTED = set(re.findall(r"^\| `(\w+)` \|", PAGE.split("## Error codes")[1], 
 
 EXAMPLES = [
     (errors.InvalidMessage("m"), "invalid_message", 400, False),
+    (errors.InvalidMarkup("m", 1, 2), "invalid_markup", 400, False),
     (errors.InvalidState("m"), "invalid_state", 409, False),
     (errors.InvalidOption("speed", 3, "use 1"), "invalid_option", 400, False),
     (errors.UnsupportedFormat("m"), "unsupported_format", 415, False),
