@@ -39,6 +39,24 @@ _UNLOCKED: Final = frozenset({"/v1/cluster/auth"})
 """Of these, what Xinference's client asks before it sends its key: whether one is needed."""
 
 
+class KeyRing:
+    """The keys that clients must send; false where none is set."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._digests = tuple(
+            hashlib.sha256(key.get_secret_value().encode()).digest() for key in settings.api_keys
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def open(self, key: str | None) -> bool:
+        """Compare with every key, in constant time, whichever fits."""
+        digest = hashlib.sha256((key or "").encode(errors="surrogateescape")).digest()
+        fits = [hmac.compare_digest(digest, known) for known in self._digests]
+        return key is not None and any(fits)
+
+
 class AccessControl:
     """Refuse what may not come in; scrub keys from the scope so that nothing can log them."""
 
@@ -48,9 +66,7 @@ class AccessControl:
         self._check_host = settings.is_loopback
         self._hosts = frozenset(host.lower() for host in settings.allowed_hosts)
         self._origins = frozenset(origin.lower() for origin in settings.allowed_origins)
-        self._keys = tuple(
-            hashlib.sha256(key.get_secret_value().encode()).digest() for key in settings.api_keys
-        )
+        self._keys = KeyRing(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection of the application below, or refuse it."""
@@ -86,7 +102,7 @@ class AccessControl:
                 "pages of this origin may not use this server",
                 "list the origin in COSYVOICE_STREAM_ALLOWED_ORIGINS",
             )
-        elif self._keys and _is_locked(scope["path"]) and not self._opens(key):
+        elif self._keys and _is_locked(scope["path"]) and not self._keys.open(key):
             await _refuse(
                 scope,
                 send,
@@ -98,12 +114,6 @@ class AccessControl:
             if self._keys and key is not None:
                 scope.setdefault("state", {})[CALLER_KEY] = key_name(key)
             await self._app(scope, receive, send)
-
-    def _opens(self, key: str | None) -> bool:
-        """Compare with every key, in constant time, whichever fits."""
-        digest = hashlib.sha256((key or "").encode(errors="surrogateescape")).digest()
-        fits = [hmac.compare_digest(digest, known) for known in self._keys]
-        return key is not None and any(fits)
 
     def _allows(self, origin: str | None) -> bool:
         return "*" in self._origins or (origin or "").lower() in self._origins
@@ -167,10 +177,13 @@ def _take_key(scope: Scope, headers: Headers) -> str | None:
         from_query = next((value for name, value in fields if name == "api_key"), None)
         rest = [(name, value) for name, value in fields if name != "api_key"]
         scope["query_string"] = urlencode(rest).encode("ascii")
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    return headers.get("x-api-key") or from_query
+    return bearer_token(headers.get("authorization", "")) or headers.get("x-api-key") or from_query
+
+
+def bearer_token(header: str) -> str | None:
+    """Return the key in an ``Authorization`` header, None if it holds none."""
+    scheme, _, token = header.partition(" ")
+    return (token.strip() or None) if scheme.lower() == "bearer" else None
 
 
 def _same_host(origin: str, host: str) -> bool:

@@ -18,6 +18,7 @@ from cosyvoice_stream.server.consents import ConsentStore
 from cosyvoice_stream.server.demo_page import demo_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
 from cosyvoice_stream.server.engine_keeper import EngineKeeper
+from cosyvoice_stream.server.grpc_service import GrpcService
 from cosyvoice_stream.server.http import answer_unexpected, api_routes, exception_handlers
 from cosyvoice_stream.server.lexicon_book import LexiconBook
 from cosyvoice_stream.server.lexicon_routes import lexicon_routes
@@ -102,7 +103,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
 
     Returns:
         The application. ``app.state.services`` holds its `Services`, ``app.state.sessions`` the
-        `Sessions` among them.
+        `Sessions` among them, ``app.state.grpc`` the gRPC service if there is one.
 
     Raises:
         ConfigError: The settings name an engine that does not exist, or a lexicon of no known form.
@@ -157,6 +158,10 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         metrics=metrics,
         readiness=readiness,
     )
+    grpc = None
+    if settings.grpc_port is not None:
+        grpc = GrpcService(services, settings.grpc_port)
+        readiness.also(grpc.start)
     metrics.watch_live_utterances(lambda: admission.live)
     app = Starlette(
         routes=[
@@ -182,6 +187,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
     )
     app.state.services = services
     app.state.sessions = services.sessions
+    app.state.grpc = grpc
     return app
 
 
@@ -201,5 +207,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if app.state.grpc is not None:
+            await app.state.grpc.stop()
         await services.voices.close()
         await services.engine.close()

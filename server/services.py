@@ -55,6 +55,10 @@ class Readiness:
         self._starts = starts
         self._settled = asyncio.Event()
 
+    def also(self, start: Callable[[], Awaitable[None]]) -> None:
+        """Add what has to succeed before the server is ready."""
+        self._starts = (*self._starts, start)
+
     async def start(self) -> None:
         """Run all starts at the same time; a failure is kept for those who wait."""
         began = time.monotonic()

@@ -169,6 +169,9 @@ class Settings(BaseSettings):
     server to the network, where `api_keys` should be set."""
     port: int = Field(8000, ge=0, le=65535)
     """TCP port for HTTP and WebSocket. 0 takes a free one and prints it."""
+    grpc_port: int | None = Field(None, ge=0, le=65535)
+    """TCP port of a gRPC service like that of CosyVoice's own server, which has 50000; needs the
+    extra `grpc`. Not set: none."""
     engine: str = "lite"
     """Which engine speaks. `lite` is the embedded English engine (CPU, no download); `cosyvoice`
     runs a checkpoint of CosyVoice 2 or Fun-CosyVoice 3 (`model_dir`)."""

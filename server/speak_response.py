@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -16,11 +16,11 @@ from starlette.types import Receive, Scope, Send
 
 from cosyvoice_stream.errors import PeerGone, VoiceStreamError
 from cosyvoice_stream.server.access import caller_key
+from cosyvoice_stream.server.counted_speech import CountedSpeech
 from cosyvoice_stream.server.error_map import log_internal
 from cosyvoice_stream.server.limits import Caller
-from cosyvoice_stream.server.observability import Outcome, log_utterance
 from cosyvoice_stream.server.services import Services
-from cosyvoice_stream.server.speech import AudioOut, Done, Speech, Started
+from cosyvoice_stream.server.speech import AudioOut, Done, Started
 from cosyvoice_stream.server.websocket import ABORT
 from cosyvoice_stream.server.wire import UtteranceSettings
 
@@ -93,9 +93,7 @@ class SpeakResponse(Response):
         self._settings = settings
         self._form = form
         self._ended = ended
-        self._format: Started | None = None
         self._head_sent = False
-        self._audio_ms = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, whose body has been read."""
@@ -125,40 +123,18 @@ class SpeakResponse(Response):
             await self._pass_on(send, _body(rest, more=False))
 
     async def _speak(self, send: Send, caller: Caller) -> None:
-        outcome: Outcome = "failed"
-        speech = self._services.speech.speak(_whole(self._text), self._settings, caller=caller)
-        try:
-            async with speech:
-                await self._send_audio(speech, send)
-            outcome = "done"
-        except (asyncio.CancelledError, PeerGone):
-            outcome = "cancelled"
-            raise
-        finally:
-            self._count(speech, outcome)
-
-    def _count(self, speech: Speech, outcome: Outcome) -> None:
-        """Report what was begun; a refusal is counted where it is answered."""
-        if self._format is not None:
-            metrics = speech.metrics(outcome, audio_ms=self._audio_ms)
-            self._services.metrics.utterance_ended(metrics)
-            log_utterance(logger, metrics)
-
-    async def _send_audio(self, speech: Speech, send: Send) -> None:
         form = self._form
-        async for event in speech:
-            if isinstance(event, Started):
-                self._format = event
-            elif isinstance(event, AudioOut) and event.data:
-                assert self._format is not None
-                await self._send_head(send, self._format)
-                await self._pass_on(send, _body(form.audio(event.data), more=True))
-                self._audio_ms = event.end_sample * 1000 / self._format.sample_rate
-            elif isinstance(event, Done) and self._format is not None:
-                await self._send_head(send, self._format)
-                await self._pass_on(send, _body(form.done(event), more=False))
+        async with CountedSpeech(self._services, self._text, self._settings, caller) as speech:
+            async for event in speech:
+                if isinstance(event, AudioOut) and event.data:
+                    await self._send_head(send, speech.started)
+                    await self._pass_on(send, _body(form.audio(event.data), more=True))
+                elif isinstance(event, Done):
+                    await self._send_head(send, speech.started)
+                    await self._pass_on(send, _body(form.done(event), more=False))
 
-    async def _send_head(self, send: Send, started: Started) -> None:
+    async def _send_head(self, send: Send, started: Started | None) -> None:
+        assert started is not None
         if not self._head_sent:
             self._head_sent = True
             await self._pass_on(send, _head(self._form.headers(started)))
@@ -170,10 +146,6 @@ class SpeakResponse(Response):
                 await send(message)
         except TimeoutError:
             raise PeerGone(f"the client did not read for {stall_timeout_s:g} s") from None
-
-
-async def _whole(text: str) -> AsyncGenerator[str, None]:
-    yield text
 
 
 async def _client_gone(receive: Receive) -> None:
