@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import deque
 from dataclasses import dataclass
@@ -26,6 +27,12 @@ MAX_WAITING: Final = 64
 """Keys that may wait to be sent."""
 _VOLUME: Final = 10
 """Power of the tone in -dBm0."""
+_SIGNAL: Final = re.compile(r"^\s*(?:Signal\s*=\s*)?([0-9*#A-D])\s*(?:\r?\n|$)", re.I)
+_DURATION: Final = re.compile(r"^\s*Duration\s*=\s*(\d{1,5})", re.I | re.M)
+_INFO_MS: Final = 160.0
+"""Length of a key whose INFO does not say it."""
+_MOST_INFO: Final = 200
+"""Characters of an INFO that are looked at."""
 _SILENT_S: Final = 0.2
 """A key of which nothing came for so long has been released."""
 
@@ -71,6 +78,20 @@ class Key:
 
     def __repr__(self) -> str:
         return "Key(…)"  # what callers type, PINs among it, stays out of logs
+
+
+def key_of_info(body: str) -> Key | None:
+    """Read the key of a SIP INFO, `application/dtmf-relay` or `application/dtmf`.
+
+    Args:
+        body: Such as ``Signal=5`` and ``Duration=160`` on two lines, or just ``5``.
+    """
+    found = _SIGNAL.search(body[:_MOST_INFO])
+    if found is None:
+        return None
+    duration = _DURATION.search(body[:_MOST_INFO])
+    length = float(duration.group(1)) if duration is not None else _INFO_MS
+    return Key(found.group(1).upper(), length)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from cosyvoice_stream.telephony.sdp import (
 )
 
 PTIMES_MS: Final = (10, 20, 30, 40, 60)
-"""Packet lengths that are sent; an Opus packet of 30 ms does not exist, it becomes 20."""
+"""Packet lengths that are sent, where the codec has them."""
 DEFAULT_PTIME_MS: Final = 20
 _DTMF: Final = "telephone-event"
 _DTMF_KEYS: Final = "0-16"
@@ -255,14 +255,20 @@ def _ptime(theirs: Media, kind: CodecKind, preferred_ms: int) -> int:
     """Length of our packets: what the other end asks for, within its and our limits."""
     most = min(theirs.maxptime_ms or PTIMES_MS[-1], PTIMES_MS[-1])
     asked = min(theirs.ptime_ms or preferred_ms, most)
-    fitting = [ptime for ptime in PTIMES_MS if ptime <= asked and _fits(kind, ptime)]
-    return fitting[-1] if fitting else PTIMES_MS[0]
+    possible = [ptime for ptime in PTIMES_MS if _fits(kind, ptime)]
+    return max((ptime for ptime in possible if ptime <= asked), default=possible[0])
 
 
 def _fits(kind: CodecKind, ptime_ms: int) -> bool:
-    """Opus has no packets of 30 ms; uncompressed samples have to fit into an Ethernet frame."""
+    """Whether packets of this length can be made.
+
+    Opus has none of 30 ms, FFmpeg makes G.722 in steps of 20 ms, and uncompressed samples have to
+    fit into an Ethernet frame.
+    """
     if kind.encoding == "opus":
         return ptime_ms != 30
+    if kind.encoding == "G722":
+        return ptime_ms % 20 == 0
     return kind.encoding != "L16" or 2 * kind.sample_rate * ptime_ms // 1000 <= 1400
 
 

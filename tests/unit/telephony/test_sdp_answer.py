@@ -84,6 +84,11 @@ def test_packets_are_as_long_as_the_offer_asks(attributes: tuple[str, ...], ptim
     assert make_answer(offer("0", *attributes), LOCAL)[1].ptime_ms == ptime_ms
 
 
+def test_packets_of_g722_have_multiples_of_20_ms() -> None:
+    assert make_answer(offer("9", "ptime:10"), LOCAL)[1].ptime_ms == 20
+    assert make_answer(offer("9", "ptime:30"), LOCAL)[1].ptime_ms == 20
+
+
 def test_opus_has_no_packets_of_30_ms_and_wide_samples_fit_into_ethernet() -> None:
     opus = offer("96", "rtpmap:96 opus/48000/2", "ptime:30")
     assert make_answer(opus, LOCAL)[1].ptime_ms == 20
