@@ -52,7 +52,7 @@ def _day_month(match: re.Match[str]) -> str | None:
 
 def _time(match: re.Match[str]) -> str | None:
     hour, minute, second = int(match["h"]), int(match["m"]), match["s"]
-    if hour > 24 or minute > 59:
+    if minute > 59 or (hour > 24 and len(match["h"]) < 2):
         return None
     words = cardinal(str(hour))
     if minute:
@@ -79,7 +79,7 @@ def _meridiem(match: re.Match[str]) -> str:
 
 def _decade(match: re.Match[str]) -> str | None:
     digits = match["n"]
-    told = re.search(r"(?:the|his|her|their|my|our|early|late|mid)[ -]\Z", before(match))
+    told = re.search(r"(?:the|his|her|their|my|our|early|late|mid)[ -]\Z", before(match).lower())
     if len(digits) == 2 and match[0][0] != "'" and not told:
         return None
     words = year(digits) if len(digits) == 4 else cardinal(digits)
@@ -91,6 +91,7 @@ def _month(match: re.Match[str]) -> str:
 
 
 RULES: Final[list[Rule]] = [
+    rule(r"(?<=:\d\d)\s?[-–—~]\s?(?=\d{1,2}:\d\d)", lambda m: " to "),
     # Dates
     rule(r"(?P<y>[12]\d{3})-(?P<m>\d{1,2})-(?P<d>\d{1,2})(?![\d-])", _numeric_date),
     rule(r"(?P<m>\d{1,2})(?P<k>/)(?P<d>\d{1,2})/(?P<y>[12]\d{3})(?![\d/])", _numeric_date),

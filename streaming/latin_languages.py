@@ -18,7 +18,7 @@ _WORDS: Final = {
         "der die das den dem des ein eine einen einem einer und oder aber nicht ist sind war waren "
         "wird werden wurde hat haben hatte ich du er sie wir ihr mit von für auf aus bei nach zu "
         "zum zur im am um bis über unter vor sich auch nur noch schon wie wenn dass uhr kostet "
-        "etwa gibt es kilometer prozent"
+        "hoch etwa gibt es kilometer prozent"
     ),
     "fr": (
         "le la les un une des du de et ou mais est sont était être avoir a ont il elle nous vous "
@@ -48,7 +48,7 @@ _WORDS: Final = {
 }
 _ENGLISH_TOO: Final = word_set(
     "am war die hat man son no do to of was is over on par sat sur net op plus des once ten six "
-    "has pour vor dans les elle era come sale fine more hay sin con del van ton main pays via"
+    "has pour vor met dans les elle era come sale fine more hay sin con del van ton main pays via"
 )
 """Words of other languages that are also words or names in English."""
 _IN_NAMES: Final = word_set("el la las los le du de der den das un una van al il")
@@ -71,12 +71,14 @@ _LETTERS: Final = (
 _WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+(?:['’][a-z]+)?")
 
 
-def latin_language(text: str) -> str | None:
+def latin_language(text: str, *, margin: float = 0.0) -> str | None:
     """Tell which language in Latin script a text is in; None if no word of it tells.
 
     Args:
         text: A sentence or a part of one. Of two languages with as many of their words the
-            one that is listed first wins: English, where in doubt.
+            one that is listed first wins: English, where in doubt. One word is enough for English
+            only.
+        margin: How many more words of one language than of any other make it certain.
     """
     scores = dict.fromkeys(_SETS, 0.0)
     for word in _WORD.findall(text):
@@ -86,4 +88,6 @@ def latin_language(text: str) -> str | None:
     for language, letters in _LETTERS:
         scores[language] += 1.5 * len(letters.findall(text))
     best = max(scores, key=scores.__getitem__)
-    return best if scores[best] >= 1.0 else None
+    second = max(score for language, score in scores.items() if language != best)
+    needed = 1.0 if best == "en" else 1.5
+    return best if scores[best] >= max(needed, second + margin) else None

@@ -59,6 +59,10 @@ _YEAR_BEFORE: Final = re.compile(
     + r"),?\s\Z",
     re.IGNORECASE,
 )
+_NUMBERED: Final = re.compile(
+    r"\b(?:code|zip|pin|password|passcode|account|id|extension|ext)(?: number)?(?: is|:|#)?\s\Z",
+    re.IGNORECASE,
+)
 _SIGN_NAMES: Final = {
     ".": "dot",
     "@": "at",
@@ -189,6 +193,11 @@ def _power(match: re.Match[str]) -> str:
     return f"{number(match['a'])} to the power of {number(exponent)}"
 
 
+def _scientific(match: re.Match[str]) -> str:
+    words = f"{number(match['a'])} times ten to the power of {number(match['e'].lstrip('+'))}"
+    return f"{words} {units_en.unit(match['u'], '2')}" if match["u"] else words
+
+
 def _sum(match: re.Match[str]) -> str:
     words = number(match["a"])
     for sign, operand in re.findall(rf"\s?([-+−×*xX÷=≈<>≤≥])\s?({NUMBER})", match["rest"]):
@@ -197,6 +206,8 @@ def _sum(match: re.Match[str]) -> str:
 
 
 def _version(match: re.Match[str]) -> str:
+    if re.fullmatch(r"(?:\d{1,3}\.){3}\d{1,3}", match[0]):
+        return " dot ".join(map(spell, match["n"].split(".")))
     said = " point ".join(cardinal(part) for part in match["n"].split("."))
     return ("version " if match[0][0] in "vV" else "") + said
 
@@ -242,7 +253,7 @@ def _letters(match: re.Match[str]) -> str:
 
 def _whole(match: re.Match[str]) -> str:
     digits, tail = match[0], behind(match)
-    if is_year(digits) and digits[:2] not in ("11", "12", "13", "14"):
+    if is_year(digits):
         told = _YEAR_BEFORE.search(before(match, 20)) is not None
         alone = re.match(r"\s+[a-z]", tail) is None
         if told or (digits >= "1900" and alone):
@@ -261,6 +272,10 @@ _RULES: Final[list[Rule]] = [
     ),
     rule(r"\+\d{1,3}(?:[- ]\d{2,5}){2,5}(?![\d-])", _phone),
     rule(r"\d{3}-\d{4}(?![\d-])", _phone),
+    rule(
+        r"\d{3,}(?!\d|[.,:/%-]\d)",
+        lambda m: spell(m[0]) if _NUMBERED.search(before(m, 24)) else None,
+    ),
     rule(r"(?<=\b[Cc]all )(?:911|999|112|411|311)(?!\d)", _phone),
     *calendar_en.RULES,
     # Money, percent, units
@@ -307,8 +322,8 @@ _RULES: Final[list[Rule]] = [
     rule(r"&(?=\s)", lambda m: "and"),
     # Arithmetic
     rule(
-        r"(?P<a>\d(?:\.\d+)?)[eE](?P<e>[-+]?\d{1,3})(?![\w.])",
-        lambda m: f"{number(m['a'])} times ten to the power of {number(m['e'].lstrip('+'))}",
+        rf"(?P<a>\d(?:\.\d+)?)[eE](?P<e>[-+]?\d{{1,3}})(?:\s?(?P<u>{_UNIT}){_END}|(?![\w.]))",
+        _scientific,
     ),
     rule(rf"(?P<a>{NUMBER})(?:\^(?P<e>-?\d+)|(?P<s>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))", _power),
     rule(
@@ -327,7 +342,7 @@ _RULES: Final[list[Rule]] = [
     ),
     rule(rf"(?P<a>{NUMBER})\+(?!\w)", lambda m: f"{number(m['a'])} plus"),
     rule(
-        rf"(?P<a>{NUMBER})(?P<s>[kKMB])(?![A-Za-z0-9])(?=\s[a-z])",
+        r"(?P<a>\d{2,}|\d+\.\d+)(?P<s>[kKMB])(?![A-Za-z0-9])(?=\s[a-z])",
         lambda m: f"{number(m['a'])} {_SCALES[m['s']]}",
     ),
     # Letters with digits, then plain numbers
@@ -336,7 +351,7 @@ _RULES: Final[list[Rule]] = [
         _code,
     ),
     rule(r"(?<![\w)])[-−+](?=\d)\d[\d,]*(?:\.\d+)?", lambda m: number(m[0])),
-    rule(rf"(?:{INT})?\.\d+(?![.\d])", lambda m: number("0" + m[0] if m[0][0] == "." else m[0])),
+    rule(rf"(?:{INT})?\.\d+(?!\d|\.\d)", lambda m: number("0" + m[0] if m[0][0] == "." else m[0])),
     rule(r"\d{1,3}(?:,\d{3})+(?!\d)", lambda m: number(m[0])),
     rule(r"\d+", _whole),
 ]

@@ -178,6 +178,10 @@ def _phone(match: re.Match[str]) -> str:
     return "、".join(spell(group) for group in re.findall(r"\d+", match[0]))
 
 
+def _numbered(match: re.Match[str]) -> str | None:
+    return spell(match[0]) if _NUMBERED.search(before(match)) else None
+
+
 def _date(match: re.Match[str]) -> str | None:
     if not valid_date(match["m"], match["d"]):
         return None
@@ -241,13 +245,16 @@ def _code(match: re.Match[str]) -> str:
 
 
 _RULES: Final[list[Rule]] = [
+    rule(rf"(?<=:\d\d){_DASH}(?=\d{{1,2}}:\d\d)", lambda m: "から"),
     rule(MAIL, _address),
     rule(ADDRESS, _address),
     rule(FILE, _address),
     rule(r"(?:\+81[- ])?\d{1,4}-\d{2,4}-\d{3,4}(?![\d-])", _phone),
     rule(r"0[789]0\d{8}(?!\d)", _phone),
     rule(r"(?<=〒)\d{3}-\d{4}(?!\d)", _phone),
-    rule(r"\d{3,}(?![\d.,:/%])", lambda m: spell(m[0]) if _NUMBERED.search(before(m)) else None),
+    rule(
+        r"\d{3,}(?!\d|%|[.,:/]\d)", lambda m: spell(m[0]) if _NUMBERED.search(before(m)) else None
+    ),
     rule(r"(?P<y>[12]\d{3})(?P<k>[-/.])(?P<m>\d{1,2})(?P=k)(?P<d>\d{1,2})(?![\d.])", _date),
     rule(
         r"(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2}))?(?!\d|:\d)"

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 from cosyvoice_stream.streaming.numbers_zh import cardinal, number, spell
+from cosyvoice_stream.streaming.phrases import WIDE_FOLLOWERS
 from cosyvoice_stream.streaming.readings import (
     ADDRESS,
     FILE,
@@ -42,6 +43,8 @@ _NUMBERED: Final = re.compile(
 _SCORED: Final = re.compile(r"(?:比分|比例|比率|赢|胜|败|平|输|领先|落后|战|以)[^，。]{0,5}\Z")
 _MEASURE: Final = re.compile(rf"\s?(?:{'|'.join(sorted(MEASURES, key=len, reverse=True))})")
 _YEAR: Final = re.compile(r"\s?年(?!级|前|后|内|来|间|多|以|之|的?时间)")
+_SINCE: Final = re.compile("[在从自到于至是]")
+_PLACE: Final = re.compile(rf"(?![{''.join(WIDE_FOLLOWERS)}])[\u4e00-\u9fff]")
 _SIGN_NAMES: Final = {
     ".": "点",
     "@": "艾特",
@@ -217,7 +220,8 @@ def _power(match: re.Match[str]) -> str:
 
 def _scientific(match: re.Match[str]) -> str:
     exponent = match["e"].lstrip("+")
-    return f"{number(match['a'])}乘十的{number(exponent)}次方"
+    unit = UNITS[match["u"]] if match["u"] else ""
+    return f"{number(match['a'])}乘十的{number(exponent)}次方{unit}"
 
 
 def _sum(match: re.Match[str]) -> str | None:
@@ -227,12 +231,19 @@ def _sum(match: re.Match[str]) -> str | None:
     return words
 
 
+def _pressure(match: re.Match[str]) -> str:
+    words = f"{cardinal(match['a'] or match['c'])}，{cardinal(match['b'] or match['d'])}"
+    return words + ("毫米汞柱" if match["a"] else "")
+
+
 def _about(match: re.Match[str]) -> str:
     sign = "约等于" if match[0][0] == "≈" and before(match, 1).strip() else "约"
     return sign + _counted(match, match["a"])
 
 
 def _version(match: re.Match[str]) -> str:
+    if re.fullmatch(r"(?:\d{1,3}\.){3}\d{1,3}", match[0]):
+        return "点".join(map(spell, match["n"].split(".")))
     return "点".join(cardinal(part) for part in match["n"].split("."))
 
 
@@ -254,10 +265,17 @@ def _code(match: re.Match[str]) -> str:
     return words.strip()
 
 
+def _numbered_as(match: re.Match[str]) -> str:
+    digits = match["n"]
+    return "第" + cardinal(digits) if len(digits) < 4 else spell(digits)
+
+
 def _whole(one: str, match: re.Match[str]) -> str | None:
     """Read a whole number by what follows it."""
     digits, tail = match[0], behind(match)
     if len(digits) == 4 and _YEAR.match(tail) and digits >= "1000":
+        return spell(digits)
+    if _is_year(digits) and _SINCE.search(before(match, 1)) and _PLACE.match(tail):
         return spell(digits)
     if len(digits) == 2 and re.match(r"\s?年(?:[\d]|$|[，。、])", tail) and digits > "48":
         return spell(digits)
@@ -287,7 +305,7 @@ def _rules(one: str) -> list[Rule]:
         ),
         rule(r"(?:\(0\d{2,3}\)\s?|0\d{2,3}[- ])\d{7,8}(?![\d.])", partial(_phone, one)),
         rule(r"(?:400|800)[- ]\d{3,4}[- ]\d{3,4}(?![\d.])", partial(_phone, one)),
-        rule(r"\d{3,}(?![\d.,:/%])", partial(_numbered, one)),
+        rule(r"\d{3,}(?!\d|%|[.,:/]\d)", partial(_numbered, one)),
         # Dates and times
         rule(r"(?P<y>[12]\d{3})(?P<k>[-/.])(?P<m>\d{1,2})(?P=k)(?P<d>\d{1,2})(?![\d.])", _date),
         rule(r"(?P<y>[12]\d{3})[-/](?P<m>0[1-9]|1[0-2])(?![\d/-])", _year_month),
@@ -300,7 +318,7 @@ def _rules(one: str) -> list[Rule]:
         rule(rf"{_NUM}:{_NUM}(?!:?\d)", _ratio),
         # Money, percent, units
         rule(
-            rf"(?P<c>{_MONEY})\s?(?P<a>{_NUM})(?:{_DASH}(?P<b>{_NUM}))?(?P<scale>{_SCALE})?",
+            rf"(?P<c>{_MONEY})\s?(?P<a>{_NUM})(?:{_DASH}(?:(?P=c))?(?P<b>{_NUM}))?(?P<scale>{_SCALE})?",
             _money,
         ),
         rule(rf"(?P<a>{_NUM})\s?(?P<c>USD|RMB|CNY|EUR|GBP|JPY|HKD){_UNIT_END}", _money_code),
@@ -319,10 +337,17 @@ def _rules(one: str) -> list[Rule]:
         rule(rf"(?<=第){ROMAN}", lambda m: cardinal(str(roman(m[0])))),
         rule(rf"[{_ROMAN_SIGNS}]", lambda m: cardinal(str(_ROMAN_SIGNS.index(m[0]) + 1))),
         rule(rf"[{_CIRCLED}]", lambda m: cardinal(str(_CIRCLED.index(m[0]) + 1))),
-        rule(r"(?:No|NO)\.\s?(?P<n>\d+)(?!\d)", lambda m: "第" + cardinal(m["n"])),
+        rule(r"(?:No|NO)\.\s?(?P<n>\d+)(?!\d)", _numbered_as),
         rule(r"#(?P<n>\d+)(?![\w.])", lambda m: cardinal(m["n"]) + "号"),
         # Arithmetic
-        rule(r"(?P<a>\d(?:\.\d+)?)[eE](?P<e>[-+]?\d{1,3})(?![\w.])", _scientific),
+        rule(
+            r"(?P<a>\d{2,3})/(?P<b>\d{2,3})\s?mmHg|(?<=血压)(?P<c>\d{2,3})/(?P<d>\d{2,3})",
+            _pressure,
+        ),
+        rule(
+            rf"(?P<a>\d(?:\.\d+)?)[eE](?P<e>[-+]?\d{{1,3}})(?:\s?(?P<u>{_UNIT}){_UNIT_END}|(?![\w.]))",
+            _scientific,
+        ),
         rule(rf"(?P<a>{_NUM})(?:\^(?P<e>-?\d+)|(?P<s>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))", _power),
         rule(
             rf"(?P<a>{_SIGNED})(?P<rest>(?:\s?[-+−×*xX÷]\s?{_NUM})*\s?[=≈<>≤≥]\s?{_NUM}"
@@ -331,6 +356,7 @@ def _rules(one: str) -> list[Rule]:
         ),
         rule(r"(?P<a>\d{1,4})/(?P<b>\d{1,4})(?![\d/])", _fraction),
         rule(rf"[{''.join(_VULGAR)}]", lambda m: "{1}分之{0}".format(*_vulgar(m[0]))),
+        rule(rf"(?<=:\d\d){_DASH}(?=\d{{1,2}}:\d\d)", lambda m: "到"),
         rule(rf"(?<=[年月日号點点时周]){_DASH}(?=\d)", lambda m: "到"),
         rule(rf"(?P<a>{_NUM})(?P<dash>{_DASH})(?P<b>{_NUM})(?![\d-]|-\d)", _range),
         rule(rf"±\s?(?P<a>{_NUM})", lambda m: "正负" + _counted(m, m["a"])),

@@ -31,4 +31,4 @@ def year(digits: str) -> str:
 
 def is_year(digits: str) -> bool:
     """Tell whether four digits may be a year."""
-    return len(digits) == 4 and "1100" <= digits <= "2099"
+    return len(digits) == 4 and "1000" <= digits <= "2099"

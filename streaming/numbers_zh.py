@@ -84,5 +84,5 @@ def number(text: str, *, counting: bool = False) -> str:
     """
     sign = {"-": "负", "−": "负", "+": "正"}.get(text[:1], "")
     whole, point, decimals = text.lstrip("+-−").replace(",", "").partition(".")
-    words = cardinal(whole or "0", counting=counting and not point)
+    words = cardinal(whole or "0", counting=counting and not point and not sign)
     return sign + words + ("点" + spell(decimals) if point and decimals else "")

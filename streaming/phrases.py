@@ -24,6 +24,7 @@ _TAG: Final = re.compile(r"</?[A-Za-z][^<>\n]{0,80}>|<\|[^<>|\n]{0,40}\|>")
 _TAG_START: Final = re.compile(r"<(?:/?(?:[A-Za-z][^<>\n]{0,80})?|\|[^<>|\n]{0,40}\|?)\Z")
 _MARK: Final = re.compile(r"\[[^\[\]\s]{1,16}\]")
 _MARK_START: Final = re.compile(r"\[[^\[\]\s]{0,16}\Z")
+_COMPARED: Final = re.compile(r"[<>]\s?(?=[0-9０-９])")
 _AREA: Final = re.compile(r"\(\+?\d{2,4}\)")
 _AREA_START: Final = re.compile(r"\(\+?\d{0,4}\Z")
 _WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+")
@@ -97,7 +98,11 @@ def phrase(text: str, pos: int, final: bool) -> Phrase | Wait:
         pos: Index of the first character.
         final: Whether the text is complete.
     """
-    if text[pos] in "<[(>":
+    compared = _COMPARED.match(text, pos)
+    if compared is not None:
+        end = compared.end()
+        numeric = True
+    elif text[pos] in "<[(>":
         bracketed = _bracketed(text, pos, final)
         if not isinstance(bracketed, int):
             return bracketed
@@ -122,6 +127,8 @@ def phrase(text: str, pos: int, final: bool) -> Phrase | Wait:
 
 def _bracketed(text: str, pos: int, final: bool) -> int | Phrase | Wait:
     """Read what a bracket opens: a tag or mark that stays, an area code, or nothing (`pos`)."""
+    if text[pos] in "<>" and not final and not text[pos + 1 :].strip(" "):
+        return WAIT if len(text) - pos < 3 else pos
     whole, start = {
         "<": (_TAG, _TAG_START),
         "[": (_MARK, _MARK_START),

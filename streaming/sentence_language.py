@@ -14,7 +14,9 @@ _LONGEST: Final = 160
 """Characters of a sentence that are looked at."""
 _SENTENCE_END: Final = re.compile(r"[。！？!?\n]|\.(?=\s)")
 _LATIN_WORDS: Final = re.compile(r"[A-Za-z\u00c0-\u024f]{2,}")
-_CODES: Final = re.compile(r"[A-Za-z0-9._/:-]*[0-9@/][A-Za-z0-9@._/:%?&=-]*")
+_CODES: Final = re.compile(
+    r"[A-Za-z0-9._/:-]*[0-9@/][A-Za-z0-9@._/:%?&=-]*|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
+)
 """Addresses, versions and model codes, which are the same in every language."""
 _CHINESE: Final = re.compile("[的了是在和与有我你他这那不吗呢吧把被从向给让比很都也就还请]")
 """Characters of grammar: even one among foreign words makes a sentence Chinese."""
@@ -79,9 +81,10 @@ class SentenceLanguage:
             return self._previous if self._previous in ("zh", "ja", "yue") else None
         if len(_LATIN_WORDS.findall(before)) < 2:
             return None
-        language = latin_language(before)
+        language = latin_language(_CODES.sub(" ", before), margin=1.5)
         if language is None and self._previous not in (None, "zh", "ja", "yue", "ko"):
-            return self._previous
+            likely = latin_language(_CODES.sub(" ", before))
+            return self._previous if likely in (None, self._previous) else None
         return language
 
     def _of(self, sentence: str) -> str | None:
@@ -93,7 +96,7 @@ class SentenceLanguage:
             return "ja" if self._previous == "ja" and len(sentence) < 12 else "zh"
         if script is not None:
             return script
-        return latin_language(sentence)
+        return latin_language(_CODES.sub(" ", sentence))
 
 
 def _script(text: str) -> str | None:

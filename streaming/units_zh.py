@@ -57,6 +57,7 @@ UNITS: Final[dict[str, str]] = {
     "℉": "华氏度",
     "°F": "华氏度",
     "°": "度",
+    **{name: name for name in ("KB", "MB", "GB", "TB", "Mbps", "Gbps")},
     "kHz": "千赫兹",
     "MHz": "兆赫兹",
     "GHz": "吉赫兹",
