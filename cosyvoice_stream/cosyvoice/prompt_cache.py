@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -163,8 +164,9 @@ class PromptCache:
             save_file(state_tensors(state), part)
             part.replace(path)
             self._trim(path.parent)
-        except OSError as error:
-            part.unlink(missing_ok=True)
+        except (OSError, SafetensorError) as error:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
             logger.warning("a voice state could not be stored: %s", type(error).__name__)
 
     def _trim(self, folder: Path) -> None:
