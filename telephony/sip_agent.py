@@ -52,8 +52,6 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[SipCall], Awaitable[None]]
 Replied = Callable[[SipResponse | None], None]
 
-_GOODBYE_S: Final = 2.0
-"""For the answers to our BYEs when the agent stops."""
 _GRACE_S: Final = 5.0
 """A handler may take so long to notice that its call has ended."""
 
@@ -128,7 +126,7 @@ class UserAgent:
         if self.registration is not None:
             self.registration.stop()
         try:
-            async with asyncio.timeout(_GOODBYE_S):
+            async with asyncio.timeout(self.config.goodbye_s):
                 while any(client.final is None for client in self._replies):
                     self._drained.clear()
                     await self._drained.wait()

@@ -78,6 +78,8 @@ class SipConfig:
     """A call that nobody has answered for so long is given up."""
     silence_s: float = 60.0
     """A call in which no RTP came for so long, and which is not on hold, is hung up."""
+    goodbye_s: float = 2.0
+    """For the answers to our BYEs when the user agent stops."""
     account: Account | None = None
 
     def admits(self, host: str) -> bool:

@@ -38,7 +38,7 @@ async def agent(
     handler: Callable[[SipCall], Awaitable[None]] = nobody, **config: Any
 ) -> AsyncIterator[UserAgent]:
     """A user agent on loopback, on a free port."""
-    preset = {"port": 0, "rtp_ports": (20_000, 29_999)}
+    preset = {"port": 0, "rtp_ports": (20_000, 29_999), "goodbye_s": 0.2}
     async with UserAgent(SipConfig(**(preset | config)), handler) as made:
         yield made
 

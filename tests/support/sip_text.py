@@ -19,11 +19,11 @@ def invite(
     body: str = SDP.format(host="198.51.100.9", port=4000),
     contact: str = "<sip:caller@198.51.100.9:5060>",
     more: str = "",
+    method: str = "",
 ) -> bytes:
     """An INVITE, or with another CSeq any other request."""
     tag = f";tag={to_tag}" if to_tag else ""
-    method = cseq.partition(" ")[2] or "INVITE"
-    method = "INVITE" if method == "BYE" and cseq == "1 BYE" else method
+    method = method or cseq.partition(" ")[2]
     head = (
         f"{method} sip:bot@192.0.2.1 SIP/2.0\r\nVia: {via}\r\nMax-Forwards: 70\r\n"
         f"From: <sip:+4930123456@198.51.100.9>;tag={from_tag}\r\nTo: <sip:bot@192.0.2.1>{tag}\r\n"

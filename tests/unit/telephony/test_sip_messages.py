@@ -69,7 +69,7 @@ def test_a_header_that_every_message_needs_is_missed(name: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cseq": "1 BYE"}, "names another method"),
+        ({"cseq": "1 BYE", "method": "INVITE"}, "names another method"),
         ({"cseq": "x INVITE"}, "no SIP message"),
         ({"cseq": "-1 INVITE"}, "Via or the CSeq"),
         ({"cseq": "99999999999 INVITE"}, "Via or the CSeq"),
