@@ -32,6 +32,7 @@ _EXPOSED: Final = (
     "X-Sample-Rate, X-Channels, X-Encoding, X-Bytes-Per-Sample, X-Byte-Order, X-Seed, X-Voice, "
     "Retry-After, X-Request-Id"
 )
+_KEY_SUBPROTOCOL: Final = "openai-insecure-api-key."
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOCKED_PREFIXES: Final = ("/v1/", "/metrics", "/inference_")
 """Paths that need a key where keys are set; the page and the health probes do not."""
@@ -177,7 +178,19 @@ def _take_key(scope: Scope, headers: Headers) -> str | None:
         from_query = next((value for name, value in fields if name == "api_key"), None)
         rest = [(name, value) for name, value in fields if name != "api_key"]
         scope["query_string"] = urlencode(rest).encode("ascii")
-    return bearer_token(headers.get("authorization", "")) or headers.get("x-api-key") or from_query
+    sent = bearer_token(headers.get("authorization", "")) or headers.get("x-api-key")
+    hidden = _take_key_from_subprotocols(scope)
+    return sent or (hidden if from_query is None else from_query)
+
+
+def _take_key_from_subprotocols(scope: Scope) -> str | None:
+    """Return the key that OpenAI's clients in browsers hide among the subprotocols; remove it."""
+    offered: list[str] = list(scope.get("subprotocols") or ())
+    keys = [name for name in offered if name.startswith(_KEY_SUBPROTOCOL)]
+    if keys:
+        scope["subprotocols"] = [name for name in offered if name not in keys]
+        return keys[0].removeprefix(_KEY_SUBPROTOCOL) or None
+    return None
 
 
 def bearer_token(header: str) -> str | None:

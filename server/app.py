@@ -27,6 +27,7 @@ from cosyvoice_stream.server.linger import Linger
 from cosyvoice_stream.server.lint import lint_routes
 from cosyvoice_stream.server.observability import Metrics
 from cosyvoice_stream.server.openai_models import openai_model_routes
+from cosyvoice_stream.server.openai_realtime import openai_realtime_routes
 from cosyvoice_stream.server.openai_speech import openai_speech_routes
 from cosyvoice_stream.server.openai_voices import openai_voice_routes
 from cosyvoice_stream.server.reference_api import reference_routes
@@ -166,6 +167,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
     app = Starlette(
         routes=[
             WebSocketRoute("/v1/stream", websocket_endpoint),
+            *openai_realtime_routes(),
             *api_routes(),
             *lexicon_routes(),
             *lint_routes(),

@@ -74,7 +74,7 @@ _MIME: Final = {
 }
 """Exactly these: clients choose their decoder by them and do not expect parameters."""
 _PCM_RATE_HZ: Final = 24_000
-_OUTPUT_TOKENS_PER_S: Final = 25
+OUTPUT_TOKENS_PER_S: Final = 25
 """Speech tokens of CosyVoice, the unit in which `usage` counts audio."""
 
 
@@ -237,7 +237,7 @@ class _EventForm(SpeechForm):
 
     def done(self, done: Done) -> bytes:
         """Count characters and speech tokens: nothing is billed, but clients read it."""
-        spoken = round(done.audio_ms * _OUTPUT_TOKENS_PER_S / 1000)
+        spoken = round(done.audio_ms * OUTPUT_TOKENS_PER_S / 1000)
         usage = {
             "input_tokens": done.characters,
             "output_tokens": spoken,

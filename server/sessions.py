@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from cosyvoice_stream.errors import EngineBusy, InvalidState, PeerGone, ShuttingDown
 from cosyvoice_stream.server.observer import Observer
@@ -53,6 +54,14 @@ class Resumable:
         with suppress(PeerGone):
             await self.transport.resume(link, received, greet)
             await self.transport.lost(link)
+
+
+class Drainable(Protocol):
+    """What is closed when the server stops."""
+
+    async def drain(self, timeout_s: float) -> None:
+        """Finish what runs, for `timeout_s` at most, take nothing new, and say good-bye."""
+        ...
 
 
 class Sessions:
@@ -104,7 +113,7 @@ class Sessions:
         self._max_session_s = max_session_s
         self._resumable: dict[str, Resumable] = {}
         self._engine = engine_summary(speech.engine.info)
-        self._live: set[Session] = set()
+        self._live: set[Drainable] = set()
         self._per_key: Counter[str] = Counter()
         self._draining = False
 
@@ -208,10 +217,21 @@ class Sessions:
             idle_timeout_s=self._idle_timeout_s,
             max_session_s=self._max_session_s,
         )
+        with self.counting(session, key):
+            await session.run()
+
+    @contextmanager
+    def counting(self, session: Drainable, key: str | None) -> Iterator[None]:
+        """Count a session, also one of another protocol, until it ends.
+
+        Args:
+            session: Is drained when the server stops.
+            key: Whose limits count.
+        """
         self._live.add(session)
         self._per_key[key or ""] += 1
         try:
-            await session.run()
+            yield
         finally:
             self._live.discard(session)
             self._per_key[key or ""] -= 1
