@@ -12,8 +12,9 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.routing import WebSocketRoute
 
 from cosyvoice_stream.engine import Engine
-from cosyvoice_stream.errors import ConfigError
+from cosyvoice_stream.errors import ConfigError, VoiceStreamError
 from cosyvoice_stream.server.access import AccessControl
+from cosyvoice_stream.server.audio_cache import AudioCache
 from cosyvoice_stream.server.consents import ConsentStore
 from cosyvoice_stream.server.demo_page import demo_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
@@ -31,6 +32,7 @@ from cosyvoice_stream.server.openai_realtime import openai_realtime_routes
 from cosyvoice_stream.server.openai_speech import openai_speech_routes
 from cosyvoice_stream.server.openai_voices import openai_voice_routes
 from cosyvoice_stream.server.reference_api import reference_routes
+from cosyvoice_stream.server.prompts import Prompt, load_prompts, speak_prompts
 from cosyvoice_stream.server.services import Readiness, Services, session_defaults, session_limits
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import PREFIX, Settings
@@ -107,16 +109,23 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         `Sessions` among them, ``app.state.grpc`` the gRPC service if there is one.
 
     Raises:
-        ConfigError: The settings name an engine that does not exist, or a lexicon of no known form.
+        ConfigError: The settings name an engine that does not exist, a lexicon of no known form, or
+            prompts that are wrong.
     """
     engine = EngineKeeper(engine or build_engine(settings))
     metrics = Metrics()
+    cache = None
+    if settings.audio_cache_mb:
+        cache = AudioCache(
+            int(settings.audio_cache_mb * 1_000_000), unseeded=settings.cache_unseeded
+        )
     voices = VoiceService(
         engine,
         VoiceStore(settings.voices_dir, max_voices=settings.max_voices),
         require_consent=settings.require_consent,
         max_reference_s=settings.max_reference_s,
         max_per_owner=settings.max_voices_per_key,
+        forgotten=cache.forget_voice if cache is not None else lambda _: None,
     )
     lexicon = LexiconBook(settings.lexicon_file)
     readiness = Readiness(metrics, engine.start, voices.warm_up, warm_up_codecs, lexicon.start)
@@ -132,6 +141,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         admission,
         lexicon=lambda: lexicon.current,
         observer=metrics,
+        cache=cache,
         hold_back_s=settings.hold_back_ms / 1000,
     )
     services = Services(
@@ -188,9 +198,28 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         lifespan=_lifespan,
     )
     app.state.services = services
+    app.state.prompts = _prompts(settings)
     app.state.sessions = services.sessions
     app.state.grpc = grpc
     return app
+
+
+def _prompts(settings: Settings) -> list[Prompt]:
+    if settings.prompts_file is None:
+        return []
+    if not settings.audio_cache_mb:
+        raise ConfigError(
+            "prompts need a place to be kept",
+            how_to_fix=f"set {PREFIX}AUDIO_CACHE_MB, or no {PREFIX}PROMPTS_FILE",
+        )
+    return load_prompts(settings.prompts_file, session_defaults(settings))
+
+
+async def _speak_prompts(app: Starlette) -> None:
+    services: Services = app.state.services
+    with contextlib.suppress(VoiceStreamError):  # what kept the engine from its start is told there
+        await services.readiness.settled()
+        await speak_prompts(services.speech, app.state.prompts)
 
 
 @contextlib.asynccontextmanager
@@ -202,6 +231,8 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         asyncio.create_task(services.metrics.measure_loop_lag(), name="loop lag"),
         asyncio.create_task(services.lexicon.watch(), name="watch the lexicon"),
     ]
+    if app.state.prompts:
+        tasks.append(asyncio.create_task(_speak_prompts(app), name="speak prompts"))
     try:
         yield
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
 from types import TracebackType
 
 from cosyvoice_stream.errors import PeerGone
@@ -33,7 +32,7 @@ class CountedSpeech:
         self, services: Services, text: str, settings: UtteranceSettings, caller: Caller
     ) -> None:
         self._services = services
-        self._speech = services.speech.speak(_whole(text), settings, caller=caller)
+        self._speech = services.speech.speak(text, settings, caller=caller)
         self._pending: AudioOut | None = None
         self._audio_ms = 0.0
         self.started: Started | None = None
@@ -72,7 +71,3 @@ class CountedSpeech:
         metrics = self._speech.metrics(outcome, audio_ms=self._audio_ms)
         self._services.metrics.utterance_ended(metrics)
         log_utterance(logger, metrics)
-
-
-async def _whole(text: str) -> AsyncGenerator[str, None]:
-    yield text

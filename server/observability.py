@@ -115,6 +115,7 @@ class Metrics:
         self._live_sessions = gauge("live_sessions", "Open WebSocket sessions")
         self._live_utterances = gauge("live_utterances", "Utterances that are being spoken")
         self._ready = gauge("engine_ready", "1 when the engine has rendered its warm-up sentence")
+        self._cache = counter("audio_cache", "Whole texts that were looked for", "outcome")
         self._restarts = counter("engine_restarts", "Times that the engine broke down")
         for outcome in ("done", "cancelled", "failed"):
             self._utterances.labels(outcome)
@@ -135,6 +136,10 @@ class Metrics:
     def stage(self, name: str, seconds: float) -> None:
         """Observe one step of a stage; `name` is one of a few of ours."""
         self._stages.labels(name).observe(seconds)
+
+    def cache(self, hit: bool) -> None:
+        """Count one look into the audio cache."""
+        self._cache.labels("hit" if hit else "miss").inc()
 
     def underrun(self, seconds: float) -> None:
         """Observe one wait of a listener."""

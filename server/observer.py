@@ -42,12 +42,19 @@ class SpeechObserver(Protocol):
         """A listener who plays from the first audio on would have waited so long."""
         ...
 
+    def cache(self, hit: bool) -> None:
+        """A whole text was looked for in the cache."""
+        ...
+
 
 class _Nobody:
     def stage(self, name: str, seconds: float) -> None:
         """Forget it."""
 
     def underrun(self, seconds: float) -> None:
+        """Forget it."""
+
+    def cache(self, hit: bool) -> None:
         """Forget it."""
 
 

@@ -146,6 +146,10 @@ class SessionProtocol:
         """The next text for the engine; None if there is none, for the moment or at all."""
         return utterance.pending.take(_TAKE_CHARS)
 
+    def take_whole_text(self, utterance: Utterance, max_chars: int) -> str | None:
+        """All the text at once, if it is complete, short, and has no flush in it."""
+        return utterance.pending.take_all(max_chars) if utterance.text_is_complete else None
+
     @property
     def front(self) -> Utterance | None:
         """The utterance to speak: the first whose audio is not complete."""

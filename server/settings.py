@@ -102,6 +102,7 @@ Aliases = Annotated[CommaList, AfterValidator(_check_aliases)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_commas)]
 FilePath = Annotated[Path, AfterValidator(_expand_home)]
 FolderPath = Annotated[Path, AfterValidator(_expand_home)]
+FilePath = Annotated[Path, AfterValidator(_expand_home)]
 
 
 class _Environment(PydanticBaseSettingsSource):
@@ -253,6 +254,16 @@ class Settings(BaseSettings):
     max_session_s: float | None = Field(None, gt=0)
     """Seconds after which a WebSocket session is closed, behind what it is saying. Not set:
     never."""
+    audio_cache_mb: float = Field(64, ge=0)
+    """Megabytes (10^6 bytes) of speech that are kept in memory: a whole text with the same voice,
+    options and seed as before is not spoken again. 0 keeps nothing."""
+    cache_unseeded: bool = False
+    """Answer requests without a seed from the cache as well, with the seed of the first one.
+    Otherwise each of them is spoken anew."""
+    prompts_file: FilePath | None = None
+    """TOML file of texts that are spoken at the start and stay in the cache, such as the menus of a
+    telephone line: a table `[[prompt]]` for each, with `text` and the options of
+    `POST /v1/speak`. A prompt without a seed answers requests without one."""
     lead_ms: int = Field(0, ge=0, le=60_000)
     """Milliseconds of audio that a session may be ahead of its listener unless the client says
     otherwise (`output.lead_ms`, at least 20). 0 sends as fast as the client reads."""

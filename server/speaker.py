@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cosyvoice_stream.errors import VoiceStreamError
+from cosyvoice_stream.server.audio_cache import MAX_CHARS
 from cosyvoice_stream.server.error_map import error_kind, log_internal
 from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.observability import (
@@ -154,9 +155,9 @@ class Speaker:
         utterance = turn.utterance
         try:
             self._require_ready()
-            turn.speech = self._speech.speak(
-                self._text_of(utterance), utterance.settings, caller=self._caller
-            )
+            whole = self._protocol.take_whole_text(utterance, MAX_CHARS)
+            text = self._text_of(utterance) if whole is None else whole
+            turn.speech = self._speech.speak(text, utterance.settings, caller=self._caller)
             async with turn.speech:
                 async for event in turn.speech:
                     turn.started = True

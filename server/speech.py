@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Protocol
 
 from cosyvoice_stream.engine import Engine
+from cosyvoice_stream.server.audio_cache import MAX_CHARS, AudioCache, KeptSpeech, request_name
 from cosyvoice_stream.server.cutter import Cutter
 from cosyvoice_stream.server.encoders import open_encoder
 from cosyvoice_stream.server.limits import ANYBODY, Admission, Caller, Priority, Slot
@@ -24,9 +25,9 @@ from cosyvoice_stream.server.speech_events import (
     Started,
     WarningOut,
 )
+from cosyvoice_stream.server.speech_marks import SpeechMarks
 from cosyvoice_stream.server.text_stages import TextStages, load_homophones, needs_homophones
 from cosyvoice_stream.server.text_way import HOLD_BACK_S, TextWay
-from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
 from cosyvoice_stream.server.wire_settings import UtteranceSettings
 from cosyvoice_stream.streaming.lexicon import Lexicon, compiled
 from cosyvoice_stream.streaming.playout import Listener
@@ -36,6 +37,7 @@ from cosyvoice_stream.types import (
     MAX_SEED,
     EngineInfo,
     Feature,
+    Flush,
     PcmChunk,
     SynthesisOptions,
     TextStream,
@@ -77,6 +79,7 @@ class SpeechService:
         admission: Bounds how many utterances are spoken at once.
         lexicon: Gives the lexicon for all utterances that begin.
         observer: Is told what each stage takes, and when a listener would have run dry.
+        cache: Keeps what whole texts sound like.
         clock: In seconds, never going back.
         hold_back_s: See `TextWay`.
     """
@@ -89,6 +92,7 @@ class SpeechService:
         *,
         lexicon: Callable[[], Lexicon] = Lexicon.empty,
         observer: SpeechObserver = nobody,
+        cache: AudioCache | None = None,
         clock: Callable[[], float] = time.monotonic,
         hold_back_s: float = HOLD_BACK_S,
     ) -> None:
@@ -97,18 +101,26 @@ class SpeechService:
         self.admission = admission
         self.lexicon = lexicon
         self.observer = observer
+        self.cache = cache
         self.clock = clock
         self.hold_back_s = hold_back_s
 
     def speak(
-        self, text: TextStream, settings: UtteranceSettings, *, caller: Caller = ANYBODY
+        self,
+        text: TextStream | str,
+        settings: UtteranceSettings,
+        *,
+        caller: Caller = ANYBODY,
+        pinned: bool = False,
     ) -> Speech:
-        """Speak a text stream.
+        """Speak a text.
 
         Args:
-            text: Fragments in order; closed with the speech.
+            text: Fragments in order, closed with the speech; or the whole text, which is taken from
+                the cache where it was spoken before.
             settings: How to speak and encode.
             caller: Whose limits count; the priority is that of `settings` where that is lower.
+            pinned: Keep it in the cache for good; for whole texts.
 
         Returns:
             An async iterator of `Started`, then `WarningOut`, `MarksOut` and `AudioOut`, then
@@ -116,7 +128,7 @@ class SpeechService:
             happens before the first step. Iterating raises `EngineBusy`, `VoiceNotFound`,
             `UnsupportedFormat`, `UnsupportedLanguage` or `SynthesisFailed`.
         """
-        return Speech(self, text, settings, caller)
+        return Speech(self, text, settings, caller, pinned=pinned)
 
     def warnings(self, settings: UtteranceSettings) -> list[str]:
         """What of the settings this engine will not do, in sentences for a person."""
@@ -129,9 +141,11 @@ class Speech:
     def __init__(
         self,
         service: SpeechService,
-        text: TextStream,
+        text: TextStream | str,
         settings: UtteranceSettings,
         caller: Caller = ANYBODY,
+        *,
+        pinned: bool = False,
     ) -> None:
         self._service = service
         self._settings = settings
@@ -144,7 +158,10 @@ class Speech:
             language=settings.language,
             lexicons=(compiled(settings.lexicon), service.lexicon()),
         )
-        self._way = TextWay(text, stages, service.clock, hold_back_s=service.hold_back_s)
+        self._may_be_kept = isinstance(text, str) and len(text) <= MAX_CHARS
+        self._pinned = pinned
+        stream = _whole(text) if isinstance(text, str) else text
+        self._way = TextWay(stream, stages, service.clock, hold_back_s=service.hold_back_s)
         self._events = self._run()
         self._slot: Slot | None = None
         self._cutter: Cutter | None = None
@@ -222,13 +239,10 @@ class Speech:
                     voice = await service.voices.resolve(settings.voice)
                     if needs_homophones(info):
                         await load_homophones()
-                options = settings.to_options(seed=secrets.randbelow(MAX_SEED + 1))
-                # The text that the engine gets has been read, or is to stay as it is.
-                options = replace(options, normalize=False)
-                assert options.seed is not None
+                    seed, made = await self._source(voice)
                 yield Started(
                     voice=voice.voice_id,
-                    seed=options.seed,
+                    seed=seed,
                     encoding=encoder.encoding,
                     sample_rate=encoder.sample_rate,
                     channels=encoder.channels,
@@ -237,10 +251,9 @@ class Speech:
                     mime=encoder.mime,
                     warnings=tuple(service.warnings(settings)),
                 )
-                chunks = service.engine.synthesize(self._way.fragments(), voice, options)
                 sound = Sound(settings.sound.to_options(), info.sample_rate)
-                made = self._checked(chunks, options)
-                async with aclosing(chunks), aclosing(made):
+                marks = SpeechMarks(self._way, info.sample_rate)
+                async with aclosing(made):
                     async for whole in made:
                         with self._stage("sound"):
                             chunk = sound.push(whole)
@@ -249,8 +262,8 @@ class Speech:
                         self._samples += len(chunk.samples)
                         for warning in self._warnings():
                             yield warning
-                        if chunk.words or chunk.visemes:
-                            yield self._marks(chunk, info.sample_rate)
+                        if (marked := marks.push(chunk)) is not None:
+                            yield marked
                         with self._stage("encode"):
                             pieces = await cutter.push(chunk)
                         for audio in pieces:
@@ -266,8 +279,26 @@ class Speech:
                 self._cutter.close()
             await self._way.aclose()
 
-    async def _checked(
-        self, chunks: AsyncIterator[PcmChunk], options: SynthesisOptions
+    async def _source(self, voice: Voice) -> tuple[int, AsyncGenerator[PcmChunk, None]]:
+        """The seed, and the chunks as the engine makes them, or as it has made them before."""
+        service, asked = self._service, self._settings.to_options()
+        drawn = secrets.randbelow(MAX_SEED + 1) if asked.seed is None else asked.seed
+        # The text that the engine gets has been read, or is to stay as it is.
+        options = replace(asked, seed=drawn, normalize=False)
+        fragments, cache = self._way.fragments(), service.cache
+        if cache is None or not self._may_be_kept:
+            return drawn, self._made(fragments, voice, options)
+        pieces = [piece async for piece in fragments]
+        name = request_name(service.engine.info.fingerprint, pieces, voice, asked)
+        kept = cache.find(name)
+        service.observer.cache(kept is not None)
+        if kept is not None:
+            return kept.seed, self._again(kept)
+        made = self._made(_each(pieces), voice, options)
+        return drawn, cache.record(name, drawn, made, pinned=self._pinned)
+
+    async def _made(
+        self, fragments: TextStream, voice: Voice, options: SynthesisOptions
     ) -> AsyncGenerator[PcmChunk, None]:
         """Take the chunks of any engine; refuse what it made by a fault."""
         check = SpeechCheck(
@@ -275,8 +306,14 @@ class Speech:
             pause_s=(options.sentence_pause_ms or 0) / 1000,
             may_be_silent=options.volume < QUIETEST_VOLUME,
         )
-        while (made := await self._next(chunks)) is not None:
-            for chunk in check.push(made):
+        async with aclosing(self._service.engine.synthesize(fragments, voice, options)) as chunks:
+            while (made := await self._next(chunks)) is not None:
+                for chunk in check.push(made):
+                    yield chunk
+
+    async def _again(self, kept: KeptSpeech) -> AsyncGenerator[PcmChunk, None]:
+        async with aclosing(kept.play()) as chunks:
+            while (chunk := await self._next(chunks)) is not None:
                 yield chunk
 
     async def _next(self, chunks: AsyncIterator[PcmChunk]) -> PcmChunk | None:
@@ -302,29 +339,6 @@ class Speech:
             observer.underrun(dry_s)
         self._engine_samples += len(chunk.samples)
         return chunk
-
-    def _marks(self, chunk: PcmChunk, rate: int) -> MarksOut:
-        words = []
-        for word in self._way.in_client_text(chunk.words):
-            words.append(
-                WordTime(
-                    text=word.text,
-                    char_start=word.char_start,
-                    char_end=word.char_end,
-                    start_ms=_ms(word.start_sample, rate),
-                    end_ms=_ms(word.end_sample, rate),
-                )
-            )
-        visemes = [
-            VisemeTime(
-                viseme=shape.viseme.value,
-                mouth_open=round(shape.mouth_open, 3),
-                start_ms=_ms(shape.start_sample, rate),
-                end_ms=_ms(shape.end_sample, rate),
-            )
-            for shape in chunk.visemes
-        ]
-        return MarksOut(tuple(words), tuple(visemes))
 
     def _warnings(self) -> list[WarningOut]:
         return [
@@ -379,5 +393,10 @@ def engine_warnings(info: EngineInfo, settings: UtteranceSettings) -> list[str]:
     ]
 
 
-def _ms(sample: int, rate: int) -> float:
-    return round(sample * 1000 / rate, 1)
+async def _whole(text: str) -> AsyncGenerator[str, None]:
+    yield text
+
+
+async def _each(pieces: list[str | Flush]) -> AsyncGenerator[str | Flush, None]:
+    for piece in pieces:
+        yield piece

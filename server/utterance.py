@@ -71,6 +71,15 @@ class PendingText:
         self.chars -= len(first)
         return first
 
+    def take_all(self, max_chars: int) -> str | None:
+        """Remove and return everything; None if that is too long or has a flush mark in it."""
+        self._join()
+        texts = [piece for piece in self._ready if not isinstance(piece, Flush)]
+        if self.chars > max_chars or len(texts) < len(self._ready):
+            return None
+        self.clear()
+        return "".join(texts)
+
     def clear(self) -> None:
         """Forget everything."""
         self.chars = 0

@@ -60,6 +60,7 @@ class VoiceService:
         max_temporary: Voices that are not stored; the one used longest ago goes first.
         max_per_owner: Voices of one key, temporary ones included; further ones are refused.
         max_waiting: Enrolments at work or waiting; more are refused with `EngineBusy`.
+        forgotten: Is told the id of a voice that is no more, wherever it was kept.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class VoiceService:
         max_temporary: int = 256,
         max_per_owner: int | None = None,
         max_waiting: int = 16,
+        forgotten: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._engine = engine
         self._store = store
@@ -83,6 +85,7 @@ class VoiceService:
         self._max_temporary = max_temporary
         self._max_per_owner = max_per_owner
         self._max_waiting = max_waiting
+        self._forgotten = forgotten
         self._enrolling_owners: Counter[str] = Counter()
         self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="cosyvoice-voices")
         self._enrolling = asyncio.Semaphore(_ENROLLING)
@@ -149,6 +152,7 @@ class VoiceService:
             if await self._run(self._store.exists, voice_id):
                 return cached
             self._cache.drop(voice_id)
+            self._forgotten(voice_id)
             raise VoiceNotFound(voice_id)
         task = self._loading.get(voice_id)
         if task is None:
@@ -197,6 +201,7 @@ class VoiceService:
                 "a built-in voice cannot be deleted", how_to_fix="choose another voice instead"
             )
         if self._temporary.pop(voice_id, None) is not None:
+            self._forgotten(voice_id)
             return
         try:
             await self._run(self._store.delete, voice_id)
@@ -205,10 +210,12 @@ class VoiceService:
             if (task := self._loading.pop(voice_id, None)) is not None:
                 task.cancel()
             self._cache.drop(voice_id)
+            self._forgotten(voice_id)
 
     def forget_temporary(self, voice_id: str) -> None:
         """Drop a voice that is not stored, if there is one: its session has ended."""
         self._temporary.pop(voice_id, None)
+        self._forgotten(voice_id)
 
     async def close(self) -> None:
         """Stop taking work and wait for what runs. Safe to call twice."""
@@ -282,7 +289,7 @@ class VoiceService:
         else:
             self._temporary[record.voice_id] = (record, voice)
             while len(self._temporary) > self._max_temporary:
-                self._temporary.popitem(last=False)
+                self._forgotten(self._temporary.popitem(last=False)[0])
         return Enrolment(
             self._info(record, persistent=request.persist),
             dict(record.quality),
