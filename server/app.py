@@ -31,8 +31,8 @@ from cosyvoice_stream.server.openai_models import openai_model_routes
 from cosyvoice_stream.server.openai_realtime import openai_realtime_routes
 from cosyvoice_stream.server.openai_speech import openai_speech_routes
 from cosyvoice_stream.server.openai_voices import openai_voice_routes
-from cosyvoice_stream.server.reference_api import reference_routes
 from cosyvoice_stream.server.prompts import Prompt, load_prompts, speak_prompts
+from cosyvoice_stream.server.reference_api import reference_routes
 from cosyvoice_stream.server.services import Readiness, Services, session_defaults, session_limits
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import PREFIX, Settings

@@ -100,7 +100,6 @@ CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
 Origins = Annotated[CommaList, AfterValidator(_check_origins)]
 Aliases = Annotated[CommaList, AfterValidator(_check_aliases)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_commas)]
-FilePath = Annotated[Path, AfterValidator(_expand_home)]
 FolderPath = Annotated[Path, AfterValidator(_expand_home)]
 FilePath = Annotated[Path, AfterValidator(_expand_home)]
 

@@ -14,6 +14,7 @@ from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.server.audio_cache import MAX_CHARS, AudioCache, KeptSpeech, request_name
 from cosyvoice_stream.server.cutter import Cutter
 from cosyvoice_stream.server.encoders import open_encoder
+from cosyvoice_stream.server.engine_warnings import engine_warnings
 from cosyvoice_stream.server.limits import ANYBODY, Admission, Caller, Priority, Slot
 from cosyvoice_stream.server.observability import Outcome, UtteranceMetrics
 from cosyvoice_stream.server.observer import SpeechObserver, nobody
@@ -35,8 +36,6 @@ from cosyvoice_stream.streaming.sound import Sound
 from cosyvoice_stream.streaming.speech_check import SpeechCheck
 from cosyvoice_stream.types import (
     MAX_SEED,
-    EngineInfo,
-    Feature,
     Flush,
     PcmChunk,
     SynthesisOptions,
@@ -374,23 +373,6 @@ class Speech:
             rtf=round(self._busy_s / seconds, 4) if seconds else None,
             characters=self._way.characters,
         )
-
-
-def engine_warnings(info: EngineInfo, settings: UtteranceSettings) -> list[str]:
-    """What of the settings an engine will not do, in sentences for a person."""
-    asked: list[tuple[bool, Feature, str]] = [
-        (bool(settings.instruct), Feature.INSTRUCT, "instruct is ignored"),
-        (settings.pitch != 0.0, Feature.PITCH, "pitch is ignored"),
-        (settings.strength != 1.0, Feature.STRENGTH, "strength is ignored"),
-        (settings.sampling_is_set, Feature.SAMPLING, "sampling options are ignored"),
-        ("word" in settings.marks, Feature.WORD_TIMES, "there are no word times"),
-        ("viseme" in settings.marks, Feature.VISEMES, "there are no visemes"),
-    ]
-    return [
-        f"{effect}: the engine {info.name!r} has no such feature"
-        for wanted, feature, effect in asked
-        if wanted and feature not in info.features
-    ]
 
 
 async def _whole(text: str) -> AsyncGenerator[str, None]:
