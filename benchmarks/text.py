@@ -113,13 +113,14 @@ def speed() -> dict[str, object]:
     dense = "".join(sentence.text + "\n" for sentence in sentences())
     for name, text in {**ANSWERS, "corpus": dense}.items():
         unit = text * (1 + 5000 // len(text))
-        short = min(stages_time(unit) for _ in range(5))
-        long = min(stages_time(unit * 10) for _ in range(3))
-        per_char_us = long / len(unit) / 10 * 1e6
-        print(
-            f"{name:7}{per_char_us:6.1f} µs per character; 10 × the text takes {long / short:.1f} ×"
-        )
-        result[name] = {"us_per_char": per_char_us, "growth": long / short}
+        # A long text and ten short ones in turn, so that what else the machine does weighs alike.
+        rounds = [
+            (stages_time(unit * 10), sum(stages_time(unit) for _ in range(10))) for _ in range(5)
+        ]
+        per_char_us = min(long for long, _ in rounds) / len(unit) / 10 * 1e6
+        growth = statistics.median(10 * long / short for long, short in rounds)
+        print(f"{name:7}{per_char_us:6.1f} µs per character; 10 × the text takes {growth:.1f} ×")
+        result[name] = {"us_per_char": per_char_us, "growth": growth}
     return result
 
 

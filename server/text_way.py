@@ -28,6 +28,8 @@ HOLD_BACK_S: Final = 0.4
 """How long the end of a sentence waits for the next character, which might change it."""
 OPEN_FACTOR: Final = 5
 """How many times as long a number or a word waits that has no end yet."""
+_READ_CHARS: Final = 256
+"""The loop gets its turn after so much text; reading it takes a few milliseconds."""
 _TAIL_CHARS: Final = 48
 """Of the client's text, looked at for the end of a sentence."""
 
@@ -90,8 +92,11 @@ class TextWay:
                 else:
                     self.characters += len(fragment)
                     self._client_text.append(fragment)
-                    for piece in self._stages.push(fragment):
-                        yield self._remember(piece)
+                    for start in range(0, len(fragment), _READ_CHARS):
+                        if start:
+                            await asyncio.sleep(0)
+                        for piece in self._stages.push(fragment[start : start + _READ_CHARS]):
+                            yield self._remember(piece)
                 self._waiting_since = self._clock()
             for piece in self._stages.flush():
                 yield self._remember(piece)

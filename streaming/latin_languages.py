@@ -46,6 +46,7 @@ _WORDS: Final = {
     "sv": "och det att i en ett är på som för med den av till inte har var kostar om ungefär jag",
     "tr": "ve bir bu da de için ile çok olan var yok ne kadar daha gibi saat yüzde kişi",
 }
+_ENGLISH: Final = word_set(_WORDS["en"])
 _ENGLISH_TOO: Final = word_set(
     "am war die hat man son no do to of was is over on par sat sur net op plus des once ten six "
     "has pour vor met dans les elle era come sale fine more hay sin con del van ton main pays via"
@@ -53,11 +54,11 @@ _ENGLISH_TOO: Final = word_set(
 """Words of other languages that are also words or names in English."""
 _IN_NAMES: Final = word_set("el la las los le du de der den das un una van al il")
 """Words that begin so many names that one of them alone tells nothing."""
-_SETS: Final = {
-    language: frozenset(word for word in words.split() if len(word) > 1)
-    - (frozenset() if language == "en" else _ENGLISH_TOO | frozenset(_WORDS["en"].split()))
-    for language, words in _WORDS.items()
-}
+_LANGUAGES_OF: Final[dict[str, list[str]]] = {}
+for _language, _listed in _WORDS.items():
+    for _word in word_set(_listed):
+        if _language == "en" or (len(_word) > 1 and _word not in _ENGLISH_TOO | _ENGLISH):
+            _LANGUAGES_OF.setdefault(_word, []).append(_language)
 _LETTERS: Final = (
     ("de", re.compile("[äöüßÄÖÜ]")),
     ("es", re.compile("[ñ¿¡Ñ]")),
@@ -80,13 +81,14 @@ def latin_language(text: str, *, margin: float = 0.0) -> str | None:
             only.
         margin: How many more words of one language than of any other make it certain.
     """
-    scores = dict.fromkeys(_SETS, 0.0)
+    scores = dict.fromkeys(_WORDS, 0.0)
     for word in _WORD.findall(text):
         lower = word.lower()
-        for language, words in _SETS.items():
-            scores[language] += (lower in words) * (0.5 if lower in _IN_NAMES else 1.0)
-    for language, letters in _LETTERS:
-        scores[language] += 1.5 * len(letters.findall(text))
+        for language in _LANGUAGES_OF.get(lower, ()):
+            scores[language] += 0.5 if lower in _IN_NAMES else 1.0
+    if not text.isascii():
+        for language, letters in _LETTERS:
+            scores[language] += 1.5 * len(letters.findall(text))
     best = max(scores, key=scores.__getitem__)
     second = max(score for language, score in scores.items() if language != best)
     needed = 1.0 if best == "en" else 1.5

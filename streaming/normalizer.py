@@ -11,7 +11,7 @@ from cosyvoice_stream.streaming.mapped_text import MappedText
 from cosyvoice_stream.streaming.normalize_en import read_en
 from cosyvoice_stream.streaming.normalize_ja import read_ja
 from cosyvoice_stream.streaming.normalize_zh import read_yue, read_zh
-from cosyvoice_stream.streaming.phrases import WAIT, phrase, plain_end
+from cosyvoice_stream.streaming.phrases import LONGEST_RUN, WAIT, phrase, plain_end
 from cosyvoice_stream.streaming.readings import Reading
 from cosyvoice_stream.streaming.sentence_language import SentenceLanguage
 
@@ -144,7 +144,9 @@ class Normalizer:
                 self._unread.append(Unread(language, *mapped.source_span(pos, end)))
             return [mapped[pos:end]]
         context = max(0, pos - _CONTEXT)
-        readings = reader(text[context : end + 1], pos - context, end - context)
+        # What goes on behind the longest phrase must not look like a part of it.
+        seen = end if end - pos >= LONGEST_RUN else end + 1
+        readings = reader(text[context:seen], pos - context, end - context)
         parts = []
         for first, last, words in readings:
             start, stop = first + context, last + context

@@ -186,13 +186,13 @@ def _extended(text: str, pos: int, end: int, final: bool) -> Phrase | Wait:
                 return WAIT
             assert isinstance(run, int)
             word = text[after:run]
-            if not (open_word or after == end or _joins(word)):
+            stopped = text[end - 1] in ".?"
+            joined = word.lower() in FOLLOWERS if stopped else _joins(word)
+            if not (open_word or after == end or joined):
                 break
             end = run
             open_word = _abbreviated(word)
-            if not open_word and not _joins(word) and after > end:
-                break
-        elif char in WIDE_FOLLOWERS and after - end < 2:
+        elif char in WIDE_FOLLOWERS and after - end < 2 and text[end - 1] not in ".?":
             end = after + 1
             open_word = False
         else:

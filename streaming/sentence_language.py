@@ -34,6 +34,10 @@ class SentenceLanguage:
     def __init__(self, fixed: str | None = None) -> None:
         self._fixed = None if fixed is None else _reading_language(fixed)
         self._sentence = ""
+        self._stopped = False
+        """A full stop was the last character; white space behind it ends the sentence."""
+        self._decided: str | None = None
+        """Of this sentence, by what was read of it."""
         self._previous: str | None = None
 
     def pass_by(self, text: str) -> None:
@@ -41,15 +45,20 @@ class SentenceLanguage:
         if self._fixed is not None:
             return
         pos = 0
+        if self._stopped and text[:1].isspace():
+            self._end_sentence()
+        self._stopped = text[-1:] == "."
         for end in _SENTENCE_END.finditer(text):
             self._sentence += text[pos : end.end()]
-            language = self._of(self._sentence)
-            if language is not None:
-                self._previous = language
-            self._sentence = ""
+            self._end_sentence()
             pos = end.end()
         room = _LONGEST - len(self._sentence)
         self._sentence += text[pos : pos + max(0, room)]
+
+    def _end_sentence(self) -> None:
+        self._previous = self._of(self._sentence) or self._previous
+        self._sentence = ""
+        self._decided = None
 
     def at(self, text: str, pos: int, end: int, final: bool) -> str | None:
         """Tell the language at ``text[pos:end]``; None if more text must be seen.
@@ -59,10 +68,11 @@ class SentenceLanguage:
         """
         if self._fixed is not None:
             return self._fixed
-        before = self._sentence + text[pos:end]
-        settled = self._settled(before)
-        if settled is not None:
-            return settled
+        if self._decided is None:
+            before = self._sentence + text[pos:end]
+            self._decided = self._settled(before)
+        if self._decided is not None:
+            return self._decided
         stop = min(len(text), end + _LOOK_AHEAD)
         ended = _SENTENCE_END.search(text, end, stop)
         if ended is None and stop < end + _LOOK_AHEAD and not final:
@@ -101,6 +111,8 @@ class SentenceLanguage:
 
 def _script(text: str) -> str | None:
     """The language that the script tells, without what is written the same everywhere."""
+    if text.isascii():
+        return None
     script = script_language(_CODES.sub(" ", text))
     return "zh" if script is None and _CHINESE.search(text) else script
 

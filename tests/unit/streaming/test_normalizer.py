@@ -1,6 +1,7 @@
 """Numbers, signs and codes become words, in the language of their sentence."""
 
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -117,3 +118,40 @@ def test_holds_only_what_the_next_characters_decide():
 )
 def test_marks_for_the_engine_stay(text):
     assert words(text, language="en").replace("two", "2") == text
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "1",
+        "1 ",
+        "1-",
+        "1.",
+        "1,",
+        "1:",
+        "a.",
+        "$1 ",
+        "x@",
+        "http://a.",
+        "IV ",
+        "(1",
+        "[a",
+        "<a",
+        "+",
+    ],
+)
+def test_time_is_linear(unit):
+    def seconds(chars):
+        text = unit * (chars // len(unit))
+        start = time.process_time()
+        words(text)
+        return time.process_time() - start
+
+    seconds(2_000)
+    assert seconds(30_000) < 10 * 3 * max(seconds(3_000), 0.002)
+    assert seconds(3_000) < 0.6
+
+
+def test_a_sentence_has_one_language():
+    said = words("The plan has 3 steps, 和 4 parts, 的 5. 第6步。")
+    assert said == "The plan has three steps, 和 four parts, 的 five. 第六步。"
