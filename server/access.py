@@ -103,7 +103,7 @@ class AccessControl:
                 "pages of this origin may not use this server",
                 "list the origin in COSYVOICE_STREAM_ALLOWED_ORIGINS",
             )
-        elif self._keys and _is_locked(scope["path"]) and not self._keys.open(key):
+        elif self._keys and is_locked(scope["path"]) and not self._keys.open(key):
             await _refuse(
                 scope,
                 send,
@@ -151,7 +151,8 @@ class AccessControl:
         logger.debug("< %s %s %d after %.0f ms", method, route, status, elapsed_ms)
 
 
-def _is_locked(path: str) -> bool:
+def is_locked(path: str) -> bool:
+    """Tell whether a path needs a key where keys are set."""
     return path.startswith(_LOCKED_PREFIXES) and path not in _UNLOCKED
 
 

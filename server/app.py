@@ -31,6 +31,7 @@ from cosyvoice_stream.server.openai_models import openai_model_routes
 from cosyvoice_stream.server.openai_realtime import openai_realtime_routes
 from cosyvoice_stream.server.openai_speech import openai_speech_routes
 from cosyvoice_stream.server.openai_voices import openai_voice_routes
+from cosyvoice_stream.server.openapi import openapi_routes
 from cosyvoice_stream.server.prompts import Prompt, load_prompts, speak_prompts
 from cosyvoice_stream.server.reference_api import reference_routes
 from cosyvoice_stream.server.services import Readiness, Services, session_defaults, session_limits
@@ -185,6 +186,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *openai_model_routes(),
             *openai_voice_routes(),
             *reference_routes(),
+            *openapi_routes(),
             *demo_routes(),
         ],
         middleware=[

@@ -1,4 +1,4 @@
-"""Serves the files of the package ``web_demo``: index at ``/``, the others by name."""
+"""Serves the files of the package ``web_demo``: ``/``, ``/docs``, the others by name."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ _MIME: Final = {
     ".json": "application/json",
 }
 """By suffix; the system's own table differs between machines. Other files are not served."""
+
+_PAGES: Final = {"index.html": "/", "docs.html": "/docs"}
 
 _HEADERS: Final = {
     # Downloads are blobs. `ws:` stands beside 'self' because Safari before 15.4 does not count
@@ -49,7 +51,7 @@ def demo_routes() -> list[Route]:
     for file in resources.files("cosyvoice_stream.web_demo").iterdir():
         suffix = file.name[file.name.rfind(".") :]
         if suffix in _MIME and file.is_file():
-            path = "/" if file.name == "index.html" else f"/{file.name}"
+            path = _PAGES.get(file.name, f"/{file.name}")
             routes.append(_route(path, file.read_bytes(), _MIME[suffix]))
     return routes
 
@@ -63,4 +65,4 @@ def _route(path: str, content: bytes, mime: str) -> Route:
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type=mime)
 
-    return Route(path, demo_file)
+    return Route(path, demo_file, include_in_schema=False)

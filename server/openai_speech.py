@@ -90,7 +90,12 @@ class SpeechBody(BaseModel):
     """What a client may send; unknown fields are ignored, as peers add their own."""
 
     model_config = ConfigDict(
-        extra="ignore", strict=True, frozen=True, allow_inf_nan=False, hide_input_in_errors=True
+        extra="ignore",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
     )
 
     model: Annotated[str, Field(min_length=1, max_length=256)]
@@ -102,7 +107,7 @@ class SpeechBody(BaseModel):
     instructions: Annotated[str, Field(max_length=4096)] | None = None
     """Style in words."""
     response_format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] | None = None
-    """``mp3`` where none is given."""
+    """`mp3` where none is given."""
     speed: Annotated[float, Field(ge=0.25, le=4.0)] | None = None
     """Limited to what the engines can, 0.5 to 2."""
     stream_format: Literal["audio", "sse"] | None = None

@@ -33,7 +33,12 @@ Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
 
 
 class _Fields(BaseModel):
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True, str_strip_whitespace=True)
+    model_config = ConfigDict(
+        extra="ignore",
+        hide_input_in_errors=True,
+        str_strip_whitespace=True,
+        use_attribute_docstrings=True,
+    )
 
 
 class ConsentFields(_Fields):
