@@ -106,6 +106,15 @@ class VisemeMark:
 
 
 @dataclass(frozen=True, slots=True)
+class BookmarkMark:
+    """When a place that the author of the text has named is heard."""
+
+    name: str
+    sample: int
+    """Counted from the start of the utterance, at the engine's rate."""
+
+
+@dataclass(frozen=True, slots=True)
 class PcmChunk:
     """A piece of one utterance. Chunks of an utterance are contiguous and in order."""
 
@@ -123,6 +132,8 @@ class PcmChunk:
     compute_s: float | None = None
     """Seconds of computation since the chunk before, by one worker; None if the engine does not
     measure it."""
+    bookmarks: tuple[BookmarkMark, ...] = ()
+    """Not from engines: places in SSML, reported no later than their audio."""
 
 
 @dataclass(frozen=True, slots=True)

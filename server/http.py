@@ -36,6 +36,7 @@ from cosyvoice_stream.server.wire import (
     UtteranceSettings,
     parse_speech,
 )
+from cosyvoice_stream.streaming.ssml import check_ssml
 from cosyvoice_stream.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -163,6 +164,8 @@ async def speak(request: Request) -> Response:
     wanted = parse_speech(body)
     check_chars(wanted.text, limit)
     settings = UtteranceSettings().merged(wanted.changes())
+    if settings.ssml:
+        check_ssml(wanted.text)
     return SpeakResponse(services, wanted.text, settings)
 
 

@@ -63,7 +63,8 @@ def lint(
     from cosyvoice_stream.streaming.polyphones import ambiguities
 
     stages = TextStages(info, clean=clean, lexicons=lexicons)
-    spoken = MappedText.join(stages.push(text) + stages.flush())
+    read = stages.push(text) + stages.flush()
+    spoken = MappedText.join(item for item in read if isinstance(item, MappedText))
     ambiguous = []
     for each in ambiguities(spoken.text):
         start, end = spoken.source_span(each.char_start, each.char_end)

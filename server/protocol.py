@@ -57,6 +57,7 @@ from cosyvoice_stream.server.wire import (
     names_of,
     parse_client_message,
 )
+from cosyvoice_stream.streaming.ssml import check_ssml
 from cosyvoice_stream.types import Flush
 
 _MAX_ANSWER_BYTES: Final = 64 * 1024
@@ -323,6 +324,8 @@ class SessionProtocol:
         if self._shut_down is not None:
             raise self._shut_down
         settings = self._settings.merged(message.changes(), self._defaults)
+        if settings.ssml and isinstance(message, Speak):
+            check_ssml(message.text)
         return self._book.open(message.id, settings)
 
     def _add_text(self, message: TextDelta, now: float) -> None:

@@ -18,6 +18,7 @@ from cosyvoice_stream.server.engine_warnings import engine_warnings
 from cosyvoice_stream.server.limits import ANYBODY, Admission, Caller, Priority, Slot
 from cosyvoice_stream.server.observability import Outcome, UtteranceMetrics
 from cosyvoice_stream.server.observer import SpeechObserver, nobody
+from cosyvoice_stream.server.segments import speak_ssml
 from cosyvoice_stream.server.speech_events import (
     AudioOut,
     Done,
@@ -123,9 +124,9 @@ class SpeechService:
 
         Returns:
             An async iterator of `Started`, then `WarningOut`, `MarksOut` and `AudioOut`, then
-            `Done`. Nothing
-            happens before the first step. Iterating raises `EngineBusy`, `VoiceNotFound`,
-            `UnsupportedFormat`, `UnsupportedLanguage` or `SynthesisFailed`.
+            `Done`. Nothing happens before the first step. Iterating raises `EngineBusy`,
+            `VoiceNotFound`, `UnsupportedFormat`, `UnsupportedLanguage`, `InvalidMarkup` or
+            `SynthesisFailed`.
         """
         return Speech(self, text, settings, caller, pinned=pinned)
 
@@ -153,6 +154,7 @@ class Speech:
         stages = TextStages(
             service.engine.info,
             clean=settings.text.clean,
+            ssml=settings.ssml,
             normalize=settings.text.normalize,
             language=settings.language,
             lexicons=(compiled(settings.lexicon), service.lexicon()),
@@ -162,6 +164,7 @@ class Speech:
         stream = _whole(text) if isinstance(text, str) else text
         self._way = TextWay(stream, stages, service.clock, hold_back_s=service.hold_back_s)
         self._events = self._run()
+        self._notes: list[WarningOut] = []
         self._slot: Slot | None = None
         self._cutter: Cutter | None = None
         self._busy_s = 0.0
@@ -284,6 +287,11 @@ class Speech:
         drawn = secrets.randbelow(MAX_SEED + 1) if asked.seed is None else asked.seed
         # The text that the engine gets has been read, or is to stay as it is.
         options = replace(asked, seed=drawn, normalize=False)
+        if self._settings.ssml:
+            way, info, voices = self._way, service.engine.info, service.voices.resolve
+            return drawn, speak_ssml(
+                way.items(), self._made, info, voices, voice, options, self._notes
+            )
         fragments, cache = self._way.fragments(), service.cache
         if cache is None or not self._may_be_kept:
             return drawn, self._made(fragments, voice, options)
@@ -340,7 +348,9 @@ class Speech:
         return chunk
 
     def _warnings(self) -> list[WarningOut]:
-        return [
+        notes = list(dict.fromkeys(self._notes))
+        self._notes.clear()
+        return notes + [
             WarningOut(each.message, each.char_start, each.char_end, each.suggestion)
             for each in self._way.take_warnings()
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cosyvoice_stream.server.speech_events import MarksOut
 from cosyvoice_stream.server.text_way import TextWay
-from cosyvoice_stream.server.wire_replies import VisemeTime, WordTime
+from cosyvoice_stream.server.wire_replies import BookmarkTime, VisemeTime, WordTime
 from cosyvoice_stream.types import PcmChunk, VisemeMark, WordMark
 
 
@@ -22,11 +22,15 @@ class SpeechMarks:
 
     def push(self, chunk: PcmChunk) -> MarksOut | None:
         """The marks that come in front of a chunk, if there are any."""
-        if not (chunk.words or chunk.visemes):
+        if not (chunk.words or chunk.visemes or chunk.bookmarks):
             return None
         return MarksOut(
             tuple(self._word(word) for word in self._way.in_client_text(chunk.words)),
             tuple(self._viseme(shape) for shape in chunk.visemes),
+            tuple(
+                BookmarkTime(name=mark.name, at_ms=self._ms(mark.sample))
+                for mark in chunk.bookmarks
+            ),
         )
 
     def _word(self, word: WordMark) -> WordTime:

@@ -3,7 +3,8 @@
 ::
 
     cleaner ─► marks ─┬─ plain text ─► lexicon ─┬─ plain text ─► normaliser ─┬─► engine
-                      └─ sounds, phonemes ──────┴────────────────────────────┘
+    or SSML           └─ sounds, phonemes ──────┴────────────────────────────┘
+       └── manners, pauses, bookmarks ──► between what stood before them and behind
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cosyvoice_stream.errors import InvalidMarkup
 from cosyvoice_stream.streaming import pinyin
 from cosyvoice_stream.streaming.cleaner import PlainText, TextCleaner
 from cosyvoice_stream.streaming.lexicon import Lexicon, LexiconStage
 from cosyvoice_stream.streaming.mapped_text import MappedText
 from cosyvoice_stream.streaming.normalizer import Normalizer, Unread
 from cosyvoice_stream.streaming.speech_marks import Kind, Piece, Problem, SpeechMarks
+from cosyvoice_stream.streaming.ssml import Item, Manner, SsmlReader
 from cosyvoice_stream.types import EngineInfo, Feature
 
 MAX_WARNINGS: Final = 20
@@ -59,6 +62,7 @@ class TextStages:
     Args:
         info: Of the engine, for warnings about what it lacks.
         clean: Whether to drop markup and emoji.
+        ssml: Whether the text is SSML; it is not cleaned then.
         normalize: Whether to read numbers, dates, units and abbreviations as words.
         language: BCP 47 tag of the text; None finds it sentence by sentence.
         lexicons: The first one has precedence.
@@ -69,14 +73,17 @@ class TextStages:
         info: EngineInfo,
         *,
         clean: bool,
+        ssml: bool = False,
         normalize: bool = False,
         language: str | None = None,
         lexicons: Iterable[Lexicon] = (),
     ) -> None:
         self._info = info
         self._cleaner: TextCleaner | PlainText = TextCleaner() if clean else PlainText()
+        self._ssml = SsmlReader(strong_marks=Feature.SOUNDS in info.features) if ssml else None
         self._marks = SpeechMarks()
         self._lexicon = LexiconStage(lexicons)
+        self._language = language
         self._normalizer = Normalizer(language) if normalize else None
         self._last = ""
         """Last character that was given out."""
@@ -84,29 +91,52 @@ class TextStages:
         self._warnings: list[TextWarning] = []
         self._warnings_left = MAX_WARNINGS
 
-    def push(self, text: str) -> list[MappedText]:
-        """Append a fragment and take the text that can be spoken."""
-        pieces: list[Piece] = []
-        for cleaned in self._cleaner.push(text):
-            pieces += self._marks.push(cleaned)
-        return self._read(pieces)
+    @property
+    def error(self) -> InvalidMarkup | None:
+        """What ended the reading of SSML."""
+        return None if self._ssml is None else self._ssml.error
 
-    def flush(self) -> list[MappedText]:
+    def push(self, text: str) -> list[Item]:
+        """Append a fragment and take what can be spoken; only SSML gives more than text."""
+        if self._ssml is not None:
+            return self._read_items(self._ssml.push(text))
+        return self._read_items(self._cleaner.push(text))
+
+    def flush(self) -> list[Item]:
         """End the text and take the rest."""
-        pieces: list[Piece] = []
-        for cleaned in self._cleaner.flush():
-            pieces += self._marks.push(cleaned)
-        pieces += self._marks.flush()
-        texts = self._read(pieces) + self._give(self._lexicon.flush())
-        return texts if self._normalizer is None else texts + self._out(self._normalizer.flush())
+        items = self._cleaner.flush() if self._ssml is None else self._ssml.flush()
+        out = self._read_items(items)
+        out += self._read(self._marks.flush())
+        out += self._give(self._lexicon.flush())
+        if self._normalizer is not None:
+            out += self._out(self._normalizer.flush())
+        return out
 
-    def break_here(self) -> list[MappedText]:
+    def break_here(self) -> list[Item]:
         """Take everything so far, as if the text ended here; the text goes on."""
-        pieces: list[Piece] = []
-        for cleaned in self._cleaner.break_here():
-            pieces += self._marks.push(cleaned)
-        pieces += self._marks.break_here()
-        return self._read(pieces) + self._give(self._lexicon.break_here()) + self._held()
+        items = self._cleaner.break_here() if self._ssml is None else []
+        return self._read_items(items) + self._break()
+
+    def _read_items(self, items: Sequence[Item]) -> list[Item]:
+        out: list[Item] = []
+        for item in items:
+            if isinstance(item, MappedText):
+                out += self._read(self._marks.push(item))
+                continue
+            out += [*self._break(), item]
+            if isinstance(item, Manner):
+                self._change_language(item.language or self._language)
+        return out
+
+    def _break(self) -> list[Item]:
+        """What the stages behind the first one hold."""
+        texts = self._read(self._marks.break_here())
+        return [*texts, *self._give(self._lexicon.break_here()), *self._held()]
+
+    def _change_language(self, language: str | None) -> None:
+        if self._normalizer is not None:
+            self._note_unread()
+            self._normalizer = Normalizer(language)
 
     @property
     def holds(self) -> bool:
@@ -115,10 +145,12 @@ class TextStages:
 
     def take_warnings(self) -> list[TextWarning]:
         """Take what there is to say about the text since the last call."""
-        for problem in self._marks.take_problems():
+        problems = self._marks.take_problems()
+        if self._ssml is not None:
+            problems += self._ssml.take_problems()
+        for problem in problems:
             self._warn(_warning_of(problem))
-        for unread in self._normalizer.take_unread() if self._normalizer else ():
-            self._warn(_unread_warning(unread))
+        self._note_unread()
         warnings, self._warnings = self._warnings, []
         return warnings
 
@@ -183,6 +215,10 @@ class TextStages:
             self._warn(
                 TextWarning(f"{effect}: the engine {name!r} has no such feature", start, end)
             )
+
+    def _note_unread(self) -> None:
+        for unread in self._normalizer.take_unread() if self._normalizer else ():
+            self._warn(_unread_warning(unread))
 
     def _warn(self, warning: TextWarning) -> None:
         if self._warnings_left:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from cosyvoice_stream.server.segments import Cue
 from cosyvoice_stream.server.text_stages import TextStages, TextWarning
 from cosyvoice_stream.streaming.boundaries import seems_complete
 from cosyvoice_stream.streaming.clauses import Clause, ClauseSplitter
@@ -79,7 +81,18 @@ class TextWay:
         self._waiting_since: float | None = None
 
     async def fragments(self) -> AsyncGenerator[str | Flush, None]:
-        """The text for the engine."""
+        """The text for the engine; for a text that is not SSML."""
+        async with aclosing(self.items()) as items:
+            async for item in items:
+                assert isinstance(item, str | Flush)
+                yield item
+
+    async def items(self) -> AsyncGenerator[str | Flush | Cue, None]:
+        """The text for the engine, and what SSML says about it.
+
+        Raises:
+            InvalidMarkup: It is SSML that is not well-formed, after what stands before the mistake.
+        """
         try:
             self._waiting_since = self._clock()
             while (fragment := await self._next()) is not None:
@@ -97,10 +110,14 @@ class TextWay:
                             await asyncio.sleep(0)
                         for piece in self._stages.push(fragment[start : start + _READ_CHARS]):
                             yield self._remember(piece)
+                if self._stages.error is not None:
+                    break
                 self._waiting_since = self._clock()
             for piece in self._stages.flush():
                 yield self._remember(piece)
             self._note_clause(self._splitter.flush)
+            if self._stages.error is not None:
+                raise self._stages.error
         finally:
             self._arrived()
             await self.aclose()
@@ -216,7 +233,9 @@ class TextWay:
             self._client_text = ["".join(self._client_text)]
         return self._client_text[0][start:end] if self._client_text else ""
 
-    def _remember(self, piece: MappedText) -> str:
+    def _remember(self, piece: MappedText | Cue) -> str | Cue:
+        if not isinstance(piece, MappedText):
+            return piece
         self._starts.extend(piece.starts)
         self._ends.extend(piece.ends)
         for start in range(0, len(piece.text), _SPLIT_CHARS):

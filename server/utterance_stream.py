@@ -54,8 +54,9 @@ class UtteranceStream:
         wanted = utterance.settings.marks
         words = list(marks.words) if "word" in wanted else []
         visemes = list(marks.visemes) if "viseme" in wanted else []
-        if words or visemes:
-            message = Marks(id=utterance.id, words=words, visemes=visemes)
+        bookmarks = list(marks.bookmarks) or None
+        if words or visemes or bookmarks:
+            message = Marks(id=utterance.id, words=words, visemes=visemes, bookmarks=bookmarks)
             self._outbox.stream(utterance.number, message.to_json())
 
     def warning(self, utterance: Utterance, warning: WarningOut) -> None:

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 
 from cosyvoice_stream.errors import InvalidMessage
 from cosyvoice_stream.server.wire_replies import (
+    BookmarkTime,
     EngineSummary,
     ErrorMessage,
     Limits,
@@ -78,6 +79,7 @@ __all__ = [
     "PROTOCOL",
     "SAMPLE_RATES",
     "AudioHeader",
+    "BookmarkTime",
     "ClientMessage",
     "EngineSummary",
     "ErrorMessage",

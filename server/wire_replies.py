@@ -22,7 +22,7 @@ class ServerMessageBase(BaseModel):
         return self.model_dump_json(exclude_none=self.omit_none, exclude=left_out)
 
 
-_LEFT_OUT: Final = ("request_id", "reason", "resume")
+_LEFT_OUT: Final = ("bookmarks", "request_id", "reason", "resume")
 """Fields that are absent rather than null."""
 
 
@@ -147,6 +147,13 @@ class VisemeTime(BaseModel):
     end_ms: float
 
 
+class BookmarkTime(BaseModel):
+    """When a ``<mark>`` of SSML is heard."""
+
+    name: str
+    at_ms: float
+
+
 class Marks(ServerMessageBase):
     """Times of words and visemes whose audio follows."""
 
@@ -154,6 +161,8 @@ class Marks(ServerMessageBase):
     id: str
     words: list[WordTime] = []
     visemes: list[VisemeTime] = []
+    bookmarks: list[BookmarkTime] | None = None
+    """Left out where there are none."""
 
 
 class UtteranceWarning(ServerMessageBase):

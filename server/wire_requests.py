@@ -76,6 +76,7 @@ class Options(_FromClient):
     sound: SoundChanges | None = None
     marks: list[MarkKind] | None = None
     priority: PriorityName | None = None
+    ssml: bool | None = None
     lexicon: dict[str, str | None] | None = None
     """Merged word by word; None as a reading removes the word."""
 

@@ -126,6 +126,8 @@ class UtteranceSettings(_Settings):
     """``background`` waits behind everybody who listens."""
     sound: SoundSettings = SoundSettings()
     text: TextSettings = TextSettings()
+    ssml: bool = False
+    """The text is SSML."""
     lexicon: dict[str, str] = {}
     """Word → reading; comes before the server's lexicon."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from cosyvoice_stream.streaming.limiter import Limiter
 from cosyvoice_stream.streaming.loudness import Loudness
 from cosyvoice_stream.streaming.trimmer import Trimmer
-from cosyvoice_stream.types import PcmChunk, Samples, VisemeMark, WordMark
+from cosyvoice_stream.types import BookmarkMark, PcmChunk, Samples, VisemeMark, WordMark
 
 Mark = TypeVar("Mark", WordMark, VisemeMark)
 
@@ -62,6 +62,7 @@ class Sound:
             self._limiter = Limiter(sample_rate)
         self._words: tuple[WordMark, ...] = ()
         self._visemes: tuple[VisemeMark, ...] = ()
+        self._bookmarks: tuple[BookmarkMark, ...] = ()
         self._position = 0
 
     def push(self, chunk: PcmChunk) -> PcmChunk | None:
@@ -70,6 +71,7 @@ class Sound:
             return chunk
         self._words += chunk.words
         self._visemes += chunk.visemes
+        self._bookmarks += chunk.bookmarks
         samples = self._shape(chunk)
         if not len(samples) and not chunk.final:
             return None
@@ -80,8 +82,11 @@ class Sound:
             start_sample=self._position,
             words=tuple(_moved(mark, shift) for mark in self._words),
             visemes=tuple(_moved(mark, shift) for mark in self._visemes),
+            bookmarks=tuple(
+                replace(mark, sample=max(0, mark.sample + shift)) for mark in self._bookmarks
+            ),
         )
-        self._words, self._visemes = (), ()
+        self._words, self._visemes, self._bookmarks = (), (), ()
         self._position += len(samples)
         return made
 

@@ -75,6 +75,11 @@ class Trimmer:
         out, self._held = held[:end], held[end:]
         return np.concatenate([front, out])
 
+    def take_tail(self) -> Samples:
+        """Take the silence that is held: something follows that is not to be parted from it."""
+        held, self._held = self._held, silence(0)
+        return held
+
     def flush(self) -> Samples:
         """Nothing follows; the silence that is held is dropped."""
         self._held = silence(0)

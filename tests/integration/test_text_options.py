@@ -94,3 +94,76 @@ def test_a_lexicon_with_a_mistake_is_refused_and_the_session_goes_on():
             await client.message("utterance.done")
 
     run(test)
+
+
+SSML = (
+    "<speak>Hello <mark name='here'/>big<break time='700ms'/>"
+    "<prosody rate='200%'>fast</prosody> <foo>world</foo></speak>"
+)
+
+
+@pytest.mark.parametrize("fragment_chars", [0, 1, 7])
+def test_ssml_on_the_socket(fragment_chars):
+    async def test():
+        async with stream_server() as server, server.client() as client:
+            if fragment_chars:
+                await client.send(type="utterance.start", id="a", ssml=True, marks=["word"])
+                for at in range(0, len(SSML), fragment_chars):
+                    piece = SSML[at : at + fragment_chars]
+                    await client.send(type="text.delta", id="a", text=piece)
+                await client.send(type="utterance.end", id="a")
+            else:
+                await client.send(type="speak", id="a", ssml=True, marks=["word"], text=SSML)
+            words, warnings, bookmarks = [], [], []
+            while (message := await client.message())["type"] != "utterance.done":
+                assert message["type"] != "error", message
+                if message["type"] == "marks":
+                    words += message["words"]
+                    bookmarks += message.get("bookmarks", [])
+                elif message["type"] == "utterance.warning":
+                    warnings.append(message)
+        spans = [SSML[word["char_start"] : word["char_end"]] for word in words]
+        assert spans == ["Hello", "big", "fast", "world"]
+        by_text = {word["text"]: word for word in words}
+        assert bookmarks == [{"name": "here", "at_ms": by_text["big"]["start_ms"]}]
+        gap_ms = by_text["fast"]["start_ms"] - by_text["big"]["end_ms"]
+        assert gap_ms == pytest.approx(700, abs=1)
+        length_ms = by_text["fast"]["end_ms"] - by_text["fast"]["start_ms"]
+        assert length_ms == pytest.approx(100, abs=1)
+        (warning,) = warnings
+        assert SSML.startswith("<foo>", warning["char_start"])
+
+    run(test)
+
+
+def test_malformed_ssml_is_an_error_with_line_and_column():
+    async def test():
+        async with stream_server() as server, server.client() as client:
+            await client.send(type="speak", id="a", ssml=True, text="<speak>a\n<b></speak>")
+            error = await client.message("error")
+            assert (error["id"], error["code"]) == ("a", "invalid_markup")
+            assert error["message"].startswith("line 2, column ")
+            await client.send(type="utterance.start", id="b", ssml=True)
+            await client.send(type="text.delta", id="b", text="<speak>one two <!DOCTYPE x>")
+            error = await client.message("error")
+            assert (error["id"], error["code"]) == ("b", "invalid_markup")
+            assert client.audio(1)  # what stood before the mistake
+            await client.send(type="speak", id="c", text="fine")
+            await client.message("utterance.done")
+
+    run(test)
+
+
+def test_voices_within_ssml():
+    text = "<speak>a<voice name='boop'>b</voice><voice name='nobody'>c</voice></speak>"
+
+    async def test():
+        async with stream_server() as server, server.client() as client:
+            await client.send(type="speak", id="a", ssml=True, text=text, marks=["word"])
+            words, warnings, _ = await words_of(client, "a")
+            assert [word["text"] for word in words] == ["a", "b", "c"]
+            assert [warning["message"] for warning in warnings] == [
+                "a voice of the text is not known"
+            ]
+
+    run(test)
