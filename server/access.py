@@ -34,7 +34,7 @@ _EXPOSED: Final = (
 )
 _KEY_SUBPROTOCOL: Final = "openai-insecure-api-key."
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOCKED_PREFIXES: Final = ("/v1/", "/metrics", "/inference_")
+_LOCKED_PREFIXES: Final = ("/v1/", "/metrics", "/inference_", "/elevenlabs/")
 """Paths that need a key where keys are set; the page and the health probes do not."""
 _UNLOCKED: Final = frozenset({"/v1/cluster/auth"})
 """Of these, what Xinference's client asks before it sends its key: whether one is needed."""
@@ -179,7 +179,8 @@ def _take_key(scope: Scope, headers: Headers) -> str | None:
         from_query = next((value for name, value in fields if name == "api_key"), None)
         rest = [(name, value) for name, value in fields if name != "api_key"]
         scope["query_string"] = urlencode(rest).encode("ascii")
-    sent = bearer_token(headers.get("authorization", "")) or headers.get("x-api-key")
+    from_header = headers.get("x-api-key") or headers.get("xi-api-key")
+    sent = bearer_token(headers.get("authorization", "")) or from_header
     hidden = _take_key_from_subprotocols(scope)
     return sent or (hidden if from_query is None else from_query)
 
@@ -217,7 +218,10 @@ async def _answer_preflight(send: Send, allowed: bool, headers: Headers) -> None
     if allowed:
         fields += [
             (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
-            (b"access-control-allow-headers", b"Authorization, Content-Type, X-API-Key"),
+            (
+                b"access-control-allow-headers",
+                b"Authorization, Content-Type, X-API-Key, xi-api-key",
+            ),
             (b"access-control-max-age", b"600"),
         ]
         if "access-control-request-private-network" in headers:

@@ -17,6 +17,8 @@ from cosyvoice_stream.server.access import AccessControl
 from cosyvoice_stream.server.audio_cache import AudioCache
 from cosyvoice_stream.server.consents import ConsentStore
 from cosyvoice_stream.server.demo_page import demo_routes
+from cosyvoice_stream.server.elevenlabs_speech import elevenlabs_speech_routes
+from cosyvoice_stream.server.elevenlabs_voices import elevenlabs_voice_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
 from cosyvoice_stream.server.engine_keeper import EngineKeeper
 from cosyvoice_stream.server.grpc_service import GrpcService
@@ -38,6 +40,7 @@ from cosyvoice_stream.server.services import Readiness, Services, session_defaul
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.settings import PREFIX, Settings
 from cosyvoice_stream.server.speech import SpeechService
+from cosyvoice_stream.server.vendor_paths import VendorPaths
 from cosyvoice_stream.server.voice_service import VoiceService
 from cosyvoice_stream.server.websocket import websocket_endpoint
 from cosyvoice_stream.voices import VoiceStore
@@ -187,10 +190,13 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *openai_voice_routes(),
             *reference_routes(),
             *openapi_routes(),
+            *elevenlabs_speech_routes(),
+            *elevenlabs_voice_routes(),
             *demo_routes(),
         ],
         middleware=[
             Middleware(Linger),
+            Middleware(VendorPaths),
             Middleware(AccessControl, settings=settings, metrics=metrics),
             # Starlette's own place for unexpected errors raises them again after the answer, and
             # uvicorn then logs their text, which may quote a user.

@@ -122,10 +122,34 @@ def _fastapi(refusal: Refusal) -> tuple[int, dict[str, Any]]:
     return 400 if unfit else refusal.status, {"detail": sentence(refusal.fields)}
 
 
+def elevenlabs_error(fields: Fields) -> dict[str, str]:
+    """Return the status and the message by which ElevenLabs' API tells what is wrong."""
+    code = str(fields["code"])
+    return {"status": _ELEVENLABS_STATUS.get(code, code), "message": sentence(fields)}
+
+
+def _elevenlabs(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+    """A list of wrong fields with 422, or one status with a message."""
+    field = wrong_field(refusal.error)
+    if refusal.code in ("invalid_message", "invalid_option") and refusal.status == 400:
+        place = ["body", *([field] if field else [])]
+        said = {"loc": place, "msg": sentence(refusal.fields), "type": "value_error"}
+        return 422, {"detail": [said]}
+    status = 400 if refusal.status in (409, *_UNFIT) else refusal.status
+    return status, {"detail": elevenlabs_error(refusal.fields)}
+
+
+_ELEVENLABS_STATUS: Final = {
+    "unauthorized": "invalid_api_key",
+    "busy": "too_many_concurrent_requests",
+    "limit_exceeded": "max_character_limit_exceeded",
+}
+
 _UNFIT: Final = frozenset({413, 415, 422})
 """Of our statuses: a request that is well-formed and cannot be met, which others call bad."""
 
 _SHAPES: Final[tuple[tuple[tuple[str, ...], Shape], ...]] = (
     (("/v1/audio/", "/v1/models", "/v1/realtime"), _openai),
     (("/inference_",), _fastapi),
+    (("/elevenlabs/",), _elevenlabs),
 )

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from cosyvoice_stream.server.elevenlabs_speech import ElevenLabsBody
+from cosyvoice_stream.server.elevenlabs_voices import NewVoice
 from cosyvoice_stream.server.openai_speech import SpeechBody
 from cosyvoice_stream.server.openai_voices import ConsentChange, ConsentFields, VoiceFields
 from cosyvoice_stream.server.voice_info import MAX_NAME_CHARS
@@ -112,6 +114,17 @@ DETAILS: Final[dict[tuple[str, str], Details]] = {
         }
     ),
     ("POST", "/v1/audio/voice_consents/{consent}"): Details(body=ConsentChange),
+    **{
+        ("POST", f"/elevenlabs/v1/text-to-speech/{{voice_id}}{end}"): Details(
+            body=ElevenLabsBody,
+            query={"output_format": {**_TEXT, "default": "mp3_44100_128"}},
+            answers=(JSON,) if "timestamps" in end else ("audio/mpeg", "audio/pcm", "audio/basic"),
+        )
+        for end in ("", "/stream", "/with-timestamps", "/stream/with-timestamps")
+    },
+    ("POST", "/elevenlabs/v1/voices/add"): Details(
+        form=_form_of(NewVoice, files=_FILE), required=("name", "files")
+    ),
     ("GET", "/v1/lexicon"): Details(answers=(JSON, "text/csv")),
     ("DELETE", "/v1/lexicon"): Details(answers=(), status=204),
     ("DELETE", "/v1/lexicon/{word}"): Details(answers=(), status=204),
@@ -129,7 +142,7 @@ TAGS: Final[tuple[tuple[str, str], ...]] = (
     ("/v1/audio/", "OpenAI"),
     ("/v1/models", "OpenAI"),
     ("/v1/cluster/", "Xinference"),
-    ("/v1/text-to-speech", "ElevenLabs"),
+    ("/elevenlabs/", "ElevenLabs"),
     ("/inference_", "CosyVoice's own server"),
     ("/api/", "DashScope"),
     ("/v1/", "cosyvoice-stream"),

@@ -20,7 +20,7 @@ from cosyvoice_stream.server.counted_speech import CountedSpeech
 from cosyvoice_stream.server.error_map import log_internal
 from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.services import Services
-from cosyvoice_stream.server.speech import AudioOut, Done, Started
+from cosyvoice_stream.server.speech import AudioOut, Done, MarksOut, Started
 from cosyvoice_stream.server.websocket import ABORT
 from cosyvoice_stream.server.wire import UtteranceSettings
 
@@ -49,6 +49,9 @@ class SpeechForm:
     def audio(self, data: bytes) -> bytes:
         """Return what is sent for a piece of encoded audio."""
         return data
+
+    def marks(self, marks: MarksOut) -> None:
+        """Note the times of words whose audio follows."""
 
     def done(self, done: Done) -> bytes:
         """Return what follows the audio."""
@@ -126,7 +129,9 @@ class SpeakResponse(Response):
         form = self._form
         async with CountedSpeech(self._services, self._text, self._settings, caller) as speech:
             async for event in speech:
-                if isinstance(event, AudioOut) and event.data:
+                if isinstance(event, MarksOut):
+                    form.marks(event)
+                elif isinstance(event, AudioOut) and event.data:
                     await self._send_head(send, speech.started)
                     await self._pass_on(send, _body(form.audio(event.data), more=True))
                 elif isinstance(event, Done):
