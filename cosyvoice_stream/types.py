@@ -174,6 +174,18 @@ MAX_SEED: Final = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Style:
+    """How something is said, in terms of no model; the names are those of `streaming.style`."""
+
+    dialect: str | None = None
+    emotion: str | None = None
+    pace: str | None = None
+    loudness: str | None = None
+    text: str | None = None
+    """More, in words; never spoken."""
+
+
+@dataclass(frozen=True, slots=True)
 class SynthesisOptions:
     """How one utterance is spoken.
 
@@ -185,6 +197,8 @@ class SynthesisOptions:
     """BCP 47 tag of the text, or None to find it from the text."""
     instruct: str | None = None
     """Style in words, for engines with `Feature.INSTRUCT`; never spoken."""
+    style: Style | None = None
+    """For engines with `Feature.INSTRUCT`, which translate it; never spoken."""
     speed: float = 1.0
     """Tempo factor, 0.5 (slow) to 2.0 (fast)."""
     pitch: float = 0.0

@@ -8,8 +8,12 @@ from cosyvoice_stream.types import EngineInfo, Feature
 
 def engine_warnings(info: EngineInfo, settings: UtteranceSettings) -> list[str]:
     """What of the settings an engine will not do, in sentences for a person."""
+    style = settings.style
     asked: list[tuple[bool, Feature, str]] = [
         (bool(settings.instruct), Feature.INSTRUCT, "instruct is ignored"),
+        (bool(style.dialect), Feature.INSTRUCT, "style.dialect is ignored"),
+        (bool(style.emotion), Feature.INSTRUCT, "style.emotion is ignored"),
+        (bool(style.text), Feature.INSTRUCT, "style.text is ignored"),
         (settings.pitch != 0.0, Feature.PITCH, "pitch is ignored"),
         (settings.strength != 1.0, Feature.STRENGTH, "strength is ignored"),
         (settings.sampling_is_set, Feature.SAMPLING, "sampling options are ignored"),

@@ -35,8 +35,10 @@ from cosyvoice_stream.streaming.lexicon import Lexicon, compiled
 from cosyvoice_stream.streaming.playout import Listener
 from cosyvoice_stream.streaming.sound import Sound
 from cosyvoice_stream.streaming.speech_check import SpeechCheck
+from cosyvoice_stream.streaming.style import in_numbers
 from cosyvoice_stream.types import (
     MAX_SEED,
+    Feature,
     Flush,
     PcmChunk,
     SynthesisOptions,
@@ -287,6 +289,8 @@ class Speech:
         drawn = secrets.randbelow(MAX_SEED + 1) if asked.seed is None else asked.seed
         # The text that the engine gets has been read, or is to stay as it is.
         options = replace(asked, seed=drawn, normalize=False)
+        if Feature.INSTRUCT not in service.engine.info.features:
+            options = in_numbers(options)
         if self._settings.ssml:
             way, info, voices = self._way, service.engine.info, service.voices.resolve
             return drawn, speak_ssml(

@@ -50,6 +50,16 @@ class SoundChanges(_FromClient):
     sentence_pause_ms: int | None = None
 
 
+class StyleChanges(_FromClient):
+    """Wanted style; absent fields keep their value, None removes them."""
+
+    dialect: Annotated[str, Field(max_length=40)] | None = None
+    emotion: Annotated[str, Field(max_length=40)] | None = None
+    pace: Annotated[str, Field(max_length=40)] | None = None
+    loudness: Annotated[str, Field(max_length=40)] | None = None
+    text: Annotated[str, Field(max_length=2000)] | None = None
+
+
 class TextOptions(_FromClient):
     """How text is read; absent fields keep their value, None restores the default."""
 
@@ -63,6 +73,7 @@ class Options(_FromClient):
     voice: Annotated[str, Field(max_length=128)] | None = None
     language: Annotated[str, Field(max_length=64)] | None = None
     instruct: Annotated[str, Field(max_length=2000)] | None = None
+    style: StyleChanges | None = None
     speed: float | None = None
     pitch: float | None = None
     volume: float | None = None

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from cosyvoice_stream.errors import InvalidOption, LimitExceeded, UnsupportedFormat
 from cosyvoice_stream.streaming.lexicon import compiled
 from cosyvoice_stream.streaming.sound import SoundOptions
-from cosyvoice_stream.types import SynthesisOptions
+from cosyvoice_stream.streaming.style import DIALECTS, EMOTIONS, LOUDNESSES, PACES
+from cosyvoice_stream.types import Style, SynthesisOptions
 
 ENCODINGS: Final = (
     "pcm_s16le",
@@ -100,6 +101,38 @@ class SoundSettings(_Settings):
         return SoundOptions(self.loudness_dbfs, self.lead_in_ms, self.head_ms, self.tail_ms)
 
 
+class StyleSettings(_Settings):
+    """How something is said, in terms of no model; nothing by default."""
+
+    dialect: str | None = None
+    emotion: str | None = None
+    pace: str | None = None
+    loudness: str | None = None
+    text: str | None = None
+    """More, in words; never spoken."""
+
+    def check(self) -> None:
+        """Refuse names that are not known.
+
+        Raises:
+            InvalidOption: One is not.
+        """
+        for name, known in (
+            ("dialect", DIALECTS),
+            ("emotion", EMOTIONS),
+            ("pace", PACES),
+            ("loudness", LOUDNESSES),
+        ):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise InvalidOption(f"style.{name}", value[:40], f"use one of {', '.join(known)}")
+
+    def to_options(self) -> Style | None:
+        """What the engine is told; None for nothing."""
+        style = Style(self.dialect, self.emotion, self.pace, self.loudness, self.text)
+        return None if style == Style() else style
+
+
 class UtteranceSettings(_Settings):
     """Everything that decides how one utterance sounds and what the client gets of it."""
 
@@ -108,6 +141,7 @@ class UtteranceSettings(_Settings):
     language: str | None = None
     """BCP 47 tag, or None to find it from the text."""
     instruct: str | None = None
+    style: StyleSettings = StyleSettings()
     speed: float = 1.0
     pitch: float = 0.0
     """Semitones."""
@@ -144,7 +178,8 @@ class UtteranceSettings(_Settings):
 
         Args:
             changes: `Options.changes()`: absent fields keep their value, None restores the default.
-                The fields of `output`, `sound`, `text` and `lexicon` are merged one by one.
+                The fields of `output`, `sound`, `style`, `text` and `lexicon` are merged one by
+                one.
             defaults: Where None takes its values from; the protocol's defaults without it.
 
         Raises:
@@ -181,6 +216,7 @@ class UtteranceSettings(_Settings):
         """
         self.to_options()
         self.sound.check()
+        self.style.check()
         self._check_lexicon()
         output = self.output
         if output.encoding not in ENCODINGS:
@@ -229,6 +265,7 @@ class UtteranceSettings(_Settings):
         return SynthesisOptions(
             language=self.language,
             instruct=self.instruct,
+            style=self.style.to_options(),
             speed=self.speed,
             pitch=self.pitch,
             volume=self.volume,

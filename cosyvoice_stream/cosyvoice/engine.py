@@ -40,6 +40,7 @@ from cosyvoice_stream.errors import (
     VoiceStreamError,
 )
 from cosyvoice_stream.handover import close_text, make_wakeup
+from cosyvoice_stream.streaming.style import told
 from cosyvoice_stream.types import (
     MAX_SEED,
     EngineInfo,
@@ -292,13 +293,14 @@ class CosyVoiceEngine:
             SynthesisFailed: The voice does not fit this engine, or is none of its own.
         """
         parts = self._parts(voice)
+        version = self._spec.version
         cut = parts.cut_for_first_hop(self._config.first_hop)
         steps = options.flow_steps or self._config.flow_steps
         defaults = SamplingParams()
         return Plan(
             voice=cut,
             voice_key=self._key(cut, steps),
-            prompt=lm_prompt(loaded.tokenizer, self._spec.version, parts, options.instruct),
+            prompt=lm_prompt(loaded.tokenizer, version, parts, told(options, version.number)),
             flow_steps=steps,
             sampling=SamplingParams(
                 top_p=defaults.top_p if options.top_p is None else options.top_p,

@@ -167,3 +167,33 @@ def test_voices_within_ssml():
             ]
 
     run(test)
+
+
+def test_a_style_is_never_spoken_and_what_the_engine_lacks_is_said():
+    style = {"dialect": "sichuan", "emotion": "happy", "pace": "fast", "text": "like a pirate"}
+
+    async def test():
+        async with stream_server() as server, server.client() as client:
+            await client.send(type="session.update", style=style, marks=["word"])
+            updated = await client.message("session.updated")
+            assert updated["settings"]["style"] == style | {"loudness": None}
+            ignored = [warning.partition(" ")[0] for warning in updated["warnings"]]
+            assert ignored == ["style.dialect", "style.emotion", "style.text"]
+
+            await client.send(type="speak", id="a", text="Hello.")
+            started = await client.message("utterance.started")
+            assert started["warnings"] == updated["warnings"]
+            words, _, _ = await words_of(client, "a")
+            assert [word["text"] for word in words] == ["Hello"]
+            assert words[0]["end_ms"] == pytest.approx(5 * 50 / 1.25, abs=1)
+
+            await client.send(type="speak", id="b", text="Hello.", style={"pace": None})
+            words, _, _ = await words_of(client, "b")
+            assert words[0]["end_ms"] == pytest.approx(5 * 50, abs=1)
+
+            await client.send(type="speak", id="c", text="x", style={"dialect": "klingon"})
+            error = await client.message("error")
+            assert (error["id"], error["code"]) == ("c", "invalid_option")
+            assert "cantonese" in error["message"]
+
+    run(test)
