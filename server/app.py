@@ -42,6 +42,7 @@ from cosyvoice_stream.server.settings import PREFIX, Settings
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.vendor_paths import VendorPaths
 from cosyvoice_stream.server.voice_service import VoiceService
+from cosyvoice_stream.server.webrtc import make_peers, webrtc_routes
 from cosyvoice_stream.server.websocket import websocket_endpoint
 from cosyvoice_stream.voices import VoiceStore
 
@@ -172,6 +173,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         ),
         metrics=metrics,
         readiness=readiness,
+        peers=make_peers(settings),
     )
     grpc = None
     if settings.grpc_port is not None:
@@ -192,6 +194,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *openapi_routes(),
             *elevenlabs_speech_routes(),
             *elevenlabs_voice_routes(),
+            *webrtc_routes(),
             *demo_routes(),
         ],
         middleware=[
@@ -245,6 +248,8 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
     finally:
         services.readiness.stop()
+        if services.peers is not None:
+            await services.peers.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

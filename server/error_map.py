@@ -95,11 +95,37 @@ class SessionTooLong(errors.VoiceStreamError):
         super().__init__(f"a session lasts at most {max_s:g} s")
 
 
+class NotInstalled(errors.VoiceStreamError):
+    """A part of the server needs a package that is not there.
+
+    Args:
+        what: Which part.
+        extra: The extra of this package that brings it.
+    """
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(
+            f"this server has no {what}",
+            how_to_fix=f"install it there: pip install 'cosyvoice-stream[{extra}]'",
+        )
+
+
+class UnknownCall(errors.VoiceStreamError):
+    """There is no call of this id."""
+
+    how_to_fix = "begin a new one with POST /v1/webrtc/offer, /whep or /whip"
+
+    def __init__(self) -> None:
+        super().__init__("there is no such call")
+
+
 _OURS: Final[tuple[tuple[type[Exception], ErrorKind], ...]] = (
     (DuplicateUtterance, ErrorKind("duplicate_utterance", 409, 1008, False)),
     (UnknownUtterance, ErrorKind("unknown_utterance", 404, 1008, False)),
     (ConsentNotFound, ErrorKind("consent_not_found", 404, 1008, False)),
     (ModelNotFound, ErrorKind("model_not_found", 404, 1008, False)),
+    (NotInstalled, ErrorKind("not_available", 501, 1008, False)),
+    (UnknownCall, ErrorKind("unknown_call", 404, 1008, False)),
     (SessionIdle, ErrorKind("idle_timeout", 408, 1000, True)),
     (SessionTooLong, ErrorKind("session_too_long", 408, 1000, True)),
 )

@@ -16,7 +16,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from cosyvoice_stream.errors import InvalidMessage, LimitExceeded, ShuttingDown, VoiceStreamError
+from cosyvoice_stream.errors import (
+    InvalidMessage,
+    LimitExceeded,
+    ShuttingDown,
+    VoiceStreamError,
+)
 from cosyvoice_stream.server.outbox import Outbox
 from cosyvoice_stream.server.protocol_events import Arrived, Event, RecordingDropped, Stopped
 from cosyvoice_stream.server.protocol_messages import (
@@ -34,6 +39,8 @@ from cosyvoice_stream.server.wire import (
     ClientMessage,
     EngineSummary,
     Limits,
+    Options,
+    OutputSettings,
     Playback,
     ResumeOffer,
     ServerMessage,
@@ -77,6 +84,7 @@ class SessionProtocol:
         raw_framing: Audio frames without a header, one live utterance at a time.
         warn: What of some settings the engine will not do.
         resume: How a client that is cut off can come back; told to it.
+        fixed_output: The audio has this form, whatever a client wishes: it goes to a track.
     """
 
     def __init__(
@@ -89,6 +97,7 @@ class SessionProtocol:
         raw_framing: bool = False,
         warn: Callable[[UtteranceSettings], list[str]] = lambda _: [],
         resume: ResumeOffer | None = None,
+        fixed_output: OutputSettings | None = None,
     ) -> None:
         self.session_id = session_id
         self.limits = limits or Limits()
@@ -97,6 +106,7 @@ class SessionProtocol:
         self._settings = self._defaults
         self._warn = warn
         self._resume = resume
+        self._fixed_output = fixed_output
         self._outbox = Outbox()
         self._events: list[Event] = []
         self._book = UtteranceBook(self.limits, one_at_a_time=raw_framing)
@@ -133,10 +143,11 @@ class SessionProtocol:
         except VoiceStreamError as error:
             self.refuse(error)
             return
-        for event in events:
-            if isinstance(event, RecordingDropped) and event.error is not None:
-                self.refuse(event.error, request_id=event.request_id)
-        self._events += events
+        self._recorded(events)
+
+    def receive_track(self, data: bytes) -> None:
+        """Take a piece of a microphone that has its own track; dropped while nothing listens."""
+        self._recorded(self._recording.receive_track(data))
 
     def events(self) -> list[Event]:
         """What the frames so far ask the session to do; each event is returned once."""
@@ -278,7 +289,7 @@ class SessionProtocol:
             case TextDelta():
                 self._add_text(message, now)
             case SessionUpdate():
-                self._settings = self._settings.merged(message.changes(), self._defaults)
+                self._settings = self._merged(message)
                 warnings = self._warn(self._settings)
                 self._answer(
                     SessionUpdated(
@@ -323,10 +334,22 @@ class SessionProtocol:
     def _open(self, message: UtteranceStart | Speak) -> Utterance:
         if self._shut_down is not None:
             raise self._shut_down
-        settings = self._settings.merged(message.changes(), self._defaults)
+        settings = self._merged(message)
         if settings.ssml and isinstance(message, Speak):
             check_ssml(message.text)
         return self._book.open(message.id, settings)
+
+    def _merged(self, message: Options) -> UtteranceSettings:
+        settings = self._settings.merged(message.changes(), self._defaults)
+        if self._fixed_output is not None:
+            settings.output.require_form_of(self._fixed_output)
+        return settings
+
+    def _recorded(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, RecordingDropped) and event.error is not None:
+                self.refuse(event.error, request_id=event.request_id)
+        self._events += events
 
     def _add_text(self, message: TextDelta, now: float) -> None:
         utterance = self._book.writable(message.id)

@@ -46,6 +46,8 @@ class RecordingState:
     def __init__(self, max_s: float) -> None:
         self._max_s = max_s
         self._state = _State.NONE
+        self._from_track = False
+        """Whether the client has named no form for its frames, so a track may stand in."""
         self._bytes_left = 0
         self._request_id: str | None = None
 
@@ -63,6 +65,7 @@ class RecordingState:
         if not low <= rate <= high:
             raise _no_such_rate(rate, f"a rate from {low} to {high}")
         self._state = _State.OPEN
+        self._from_track = "input" not in message.model_fields_set
         self._request_id = message.request_id
         self._bytes_left = int(self._max_s * rate) * sample_bytes
         return [RecordingBegun(message)]
@@ -89,6 +92,15 @@ class RecordingState:
             return [RecordingDropped(error, self._request_id)]
         self._bytes_left -= len(data)
         return [RecordingAudio(data)]
+
+    def receive_track(self, data: bytes) -> list[Event]:
+        """Take a piece of a microphone track: 16-bit mono at 16 kHz, the form of a default `input`.
+
+        It comes all the time, so it is ignored where nobody listens, or listens to frames.
+        """
+        if not self._from_track or self._state is _State.NONE:
+            return []
+        return self.receive(data)
 
     def commit(self, request_id: str | None = None) -> list[Event]:
         """Complete the recording.
@@ -133,6 +145,7 @@ class RecordingState:
             rates = ", ".join(map(str, RATES_HZ))
             raise _no_such_rate(message.input.sample_rate, f"one of {rates}")
         self._state = _State.LISTENING
+        self._from_track = "input" not in message.model_fields_set
         return [UplinkBegun(message)]
 
     def stop_listening(self) -> list[Event]:

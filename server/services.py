@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from starlette.requests import HTTPConnection
 
@@ -22,6 +22,9 @@ from cosyvoice_stream.server.settings import Settings
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.voice_service import VoiceService
 from cosyvoice_stream.server.wire import Limits, OutputSettings, UtteranceSettings
+
+if TYPE_CHECKING:
+    from cosyvoice_stream.server.rtc_peers import Peers
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +153,8 @@ class Services:
     sessions: Sessions
     metrics: Metrics
     readiness: Readiness
+    peers: Peers | None
+    """WebRTC; None where that is not installed."""
 
 
 def services_of(request: HTTPConnection) -> Services:

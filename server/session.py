@@ -46,7 +46,13 @@ from cosyvoice_stream.server.protocol_events import (
 )
 from cosyvoice_stream.server.speaker import MAX_STREAM_BYTES, Speaker
 from cosyvoice_stream.server.speech import SpeechService
-from cosyvoice_stream.server.transport import Closed, PeerStalled, Transport, Writer
+from cosyvoice_stream.server.transport import (
+    Closed,
+    PeerStalled,
+    TrackAudio,
+    Transport,
+    Writer,
+)
 from cosyvoice_stream.server.uplink import UplinkEar
 from cosyvoice_stream.server.voice_service import EnrolRequest, VoiceService
 from cosyvoice_stream.server.wire import VoiceReady, VoiceRejected
@@ -218,7 +224,10 @@ class Session:
             await self._writer.until(lambda: not self._protocol.reading_paused)
             frame = await self._transport.receive()
             try:
-                self._take_frame(frame)
+                if isinstance(frame, TrackAudio):
+                    self._take_track(frame)
+                else:
+                    self._take_frame(frame)
             except Exception as error:
                 # A mistake of ours in one message is no reason to end the conversation.
                 log_internal(self._log, error)
@@ -236,6 +245,10 @@ class Session:
         self._used_at = self._clock()
         self._handle_events()
         self._speaker.heard()
+
+    def _take_track(self, frame: TrackAudio) -> None:
+        self._protocol.receive_track(frame)
+        self._handle_events()
 
     def _handle_events(self) -> None:
         while events := self._protocol.events():

@@ -21,6 +21,7 @@ from cosyvoice_stream.server.voice_service import VoiceService
 from cosyvoice_stream.server.wire import (
     EngineSummary,
     Limits,
+    OutputSettings,
     ResumeOffer,
     SessionResumed,
     UtteranceSettings,
@@ -147,6 +148,8 @@ class Sessions:
         raw_framing: bool,
         key: str | None = None,
         resumable: bool = False,
+        fixed_output: OutputSettings | None = None,
+        session_id: str | None = None,
     ) -> None:
         """Run one session until its end.
 
@@ -155,16 +158,18 @@ class Sessions:
             raw_framing: Send audio without headers.
             key: Whose limits count.
             resumable: Offer the peer to come back when it is cut off.
+            fixed_output: The form of its audio, where the transport allows no other.
+            session_id: From `new_session_id`; one is made without it.
         """
-        session_id = "s-" + secrets.token_hex(6)
+        session_id = session_id or new_session_id()
         if not resumable or not self._resume_s:
-            await self._run(session_id, transport, raw_framing, key, None)
+            await self._run(session_id, transport, raw_framing, key, None, fixed_output)
             return
         offer = ResumeOffer(token=secrets.token_urlsafe(24), grace_ms=round(self._resume_s * 1000))
         lasting = ResumableTransport(transport, self._resume_s)
         self._resumable[offer.token] = Resumable(session_id, key, lasting)
         try:
-            await self._run(session_id, lasting, raw_framing, key, offer)
+            await self._run(session_id, lasting, raw_framing, key, offer, fixed_output)
         finally:
             del self._resumable[offer.token]
             lasting.abort()
@@ -195,15 +200,20 @@ class Sessions:
         raw_framing: bool,
         key: str | None,
         offer: ResumeOffer | None,
+        fixed_output: OutputSettings | None,
     ) -> None:
+        defaults = self._defaults
+        if fixed_output is not None:
+            defaults = defaults.model_copy(update={"output": fixed_output})
         protocol = SessionProtocol(
             session_id,
             self._engine,
             limits=self._limits,
-            defaults=self._defaults,
+            defaults=defaults,
             raw_framing=raw_framing,
             warn=self._speech.warnings,
             resume=offer,
+            fixed_output=fixed_output,
         )
         session = Session(
             transport,
@@ -247,6 +257,11 @@ class Sessions:
         async with asyncio.TaskGroup() as group:
             for session in tuple(self._live):
                 group.create_task(session.drain(timeout_s), name="drain session")
+
+
+def new_session_id() -> str:
+    """A name for a session that nobody guesses."""
+    return "s-" + secrets.token_hex(6)
 
 
 def engine_summary(info: EngineInfo) -> EngineSummary:

@@ -83,6 +83,24 @@ def _check_origins(origins: tuple[str, ...]) -> tuple[str, ...]:
     return origins
 
 
+def _check_address(address: str) -> str:
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        raise ValueError("write an IP address, such as 203.0.113.7") from None
+
+
+def _split_ports(value: Any) -> Any:
+    """Turn ``"50000-50100"`` into ``(50000, 50100)``; other values pass."""
+    if not isinstance(value, str):
+        return value
+    first, _, last = value.partition("-")
+    ports = tuple(int(p) if p.strip().isdecimal() else 0 for p in (first, last or first))
+    if not 1024 <= ports[0] <= ports[1] <= 65535:
+        raise ValueError("write the first and the last port, from 1024 on, such as 50000-50100")
+    return ports
+
+
 def _expand_home(path: Path) -> Path:
     return path.expanduser()
 
@@ -99,6 +117,9 @@ CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
 """Strings; in the environment separated by commas."""
 Origins = Annotated[CommaList, AfterValidator(_check_origins)]
 Aliases = Annotated[CommaList, AfterValidator(_check_aliases)]
+IpAddress = Annotated[str, AfterValidator(_check_address)]
+PortRange = Annotated[tuple[int, int], BeforeValidator(_split_ports)]
+"""First and last port; in the environment ``first-last``."""
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_commas)]
 FolderPath = Annotated[Path, AfterValidator(_expand_home)]
 FilePath = Annotated[Path, AfterValidator(_expand_home)]
@@ -266,6 +287,29 @@ class Settings(BaseSettings):
     lead_ms: int = Field(0, ge=0, le=60_000)
     """Milliseconds of audio that a session may be ahead of its listener unless the client says
     otherwise (`output.lead_ms`, at least 20). 0 sends as fast as the client reads."""
+    webrtc_ice_servers: Secrets = ()
+    """STUN and TURN servers for calls: `stun:host:3478`, `turn://user:password@host:3478`. Browsers
+    are told them; the server uses them too unless `webrtc_public_address` is set."""
+    webrtc_turn_secret: SecretStr | None = None
+    """Secret shared with a TURN server (coturn's `static-auth-secret`): clients get credentials
+    that end after a day instead of a password."""
+    webrtc_public_address: IpAddress | None = None
+    """IP address by which peers reach the UDP ports of calls, where it is not the one of this
+    machine's network card: behind one-to-one NAT, in a container."""
+    webrtc_ports: PortRange | None = None
+    """UDP ports for calls, such as `50000-50100`; each call takes one for each address of this
+    machine. Not set: any free port."""
+    max_calls: int = Field(64, ge=0)
+    """WebRTC peers at the same time, listeners included; more are refused with `busy`."""
+    call_connect_s: float = Field(20, gt=0)
+    """Seconds that a WebRTC peer gets to connect."""
+    call_gone_s: float = Field(15, ge=5)
+    """Seconds of silence on the network after which a WebRTC peer counts as gone. Browsers report
+    every five seconds at the least."""
+    call_bit_rate: int = Field(32_000, ge=6000, le=256_000)
+    """Bits per second of the Opus audio of calls."""
+    call_loss_percent: int = Field(5, ge=0, le=50)
+    """Packet loss that calls carry redundancy (in-band FEC) for; 0 sends none."""
     drain_s: float = Field(20, ge=0)
     """Seconds that running utterances get to finish when the server is told to stop."""
     api_keys: Secrets = ()
@@ -338,6 +382,6 @@ def _explain(detail: dict[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.0)
         return f"{name} is not a setting; did you mean {near[0]}?"
-    if name == "api_keys":
+    if name in ("api_keys", "webrtc_ice_servers", "webrtc_turn_secret"):
         return f"{variable}: {reason}"
     return f"{variable} = {detail['input']!r}: {reason}"

@@ -33,6 +33,10 @@ class Transport(Protocol):
         ...
 
 
+class TrackAudio(bytes):
+    """A piece of the peer's microphone that came on a track of its own, not as a frame."""
+
+
 class Closed(Exception):
     """This side has closed the connection."""
 

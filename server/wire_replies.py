@@ -242,6 +242,16 @@ class VadEvent(ServerMessageBase):
     at_ms: float
 
 
+class TrackPosition(ServerMessageBase):
+    """Over WebRTC: when a sample of an utterance sounds, on the clock of the audio track."""
+
+    type: Literal["track.position"] = "track.position"
+    id: str
+    sample: int
+    """Of the utterance, at 48 kHz; what follows it follows on the track, until the next message."""
+    rtp_timestamp: int
+
+
 class ErrorMessage(AnswerBase):
     """Something went wrong. With an `id`, that utterance has ended with it."""
 
@@ -268,6 +278,7 @@ ServerMessage: TypeAlias = (
     | VoiceReady
     | VoiceRejected
     | VadEvent
+    | TrackPosition
     | ErrorMessage
 )
 _server_message: Final[TypeAdapter[ServerMessage]] = TypeAdapter(

@@ -56,6 +56,19 @@ class OutputSettings(_Settings):
     buffer_ms: int = 0
     """What the player gathers before it starts, for estimates of what has been heard."""
 
+    def require_form_of(self, fixed: OutputSettings) -> None:
+        """Refuse what would change the bytes of a frame, for audio that goes to a track.
+
+        Raises:
+            UnsupportedFormat: Something would.
+        """
+        mine = self.encoding, self.sample_rate, self.frame_ms
+        if mine != (fixed.encoding, fixed.sample_rate, fixed.frame_ms):
+            raise UnsupportedFormat(
+                "the audio of a call goes to its track",
+                how_to_fix="leave encoding, sample_rate and frame_ms out of output",
+            )
+
 
 class TextSettings(_Settings):
     """How text is read."""
