@@ -37,9 +37,9 @@ class TextWarning:
     """Something about the text that its author should know; it is spoken all the same."""
 
     message: str
-    char_start: int
-    """Index of the first character that is meant, in the client's text."""
-    char_end: int
+    char_start: int | None = None
+    """Index of the first character that is meant, in the client's text; None is all of it."""
+    char_end: int | None = None
     suggestion: str | None = None
     """What could stand there instead."""
 
@@ -88,6 +88,8 @@ class TextStages:
         self._last = ""
         """Last character that was given out."""
         self._warned: set[Kind] = set()
+        self._languages: set[str] = set()
+        """Those that were warned of."""
         self._warnings: list[TextWarning] = []
         self._warnings_left = MAX_WARNINGS
 
@@ -217,8 +219,20 @@ class TextStages:
             )
 
     def _note_unread(self) -> None:
-        for unread in self._normalizer.take_unread() if self._normalizer else ():
+        if self._normalizer is None:
+            return
+        for unread in self._normalizer.take_unread():
             self._warn(_unread_warning(unread))
+        self._check_languages(self._normalizer.take_languages())
+
+    def _check_languages(self, languages: set[str]) -> None:
+        """Say once of each language that the engine does not speak it."""
+        spoken = {tag.split("-")[0] for tag in self._info.languages}
+        for language in sorted(languages - spoken - self._languages):
+            self._languages.add(language)
+            self._warn(
+                TextWarning(f"the engine {self._info.name!r} does not speak {language!r} well")
+            )
 
     def _warn(self, warning: TextWarning) -> None:
         if self._warnings_left:

@@ -109,10 +109,10 @@ RULES: Final[list[Rule]] = [
     # Times
     rule(
         r"(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2}))?(?!\d|:\d)"
-        r"(?:\s?(?P<ap>[AaPp])\.?[Mm](?![A-Za-z])\.?)?",
+        r"(?:\s?(?P<ap>[AaPp])(?:\.[Mm](?![A-Za-z])\.?|[Mm](?![A-Za-z])))?",
         _time,
     ),
-    rule(r"(?P<h>1[0-2]|[1-9])\s?(?P<ap>[AaPp])\.?[Mm](?![A-Za-z])\.?", _hour),
+    rule(r"(?P<h>1[0-2]|[1-9])\s?(?P<ap>[AaPp])(?:\.[Mm](?![A-Za-z])\.?|[Mm](?![A-Za-z]))", _hour),
     rule(rf"{NUMBER}:{NUMBER}(?!:?\d)", lambda m: " to ".join(map(number, m[0].split(":")))),
     rule(r"'?(?P<n>[12]\d\d0|[2-9]0)'?s(?![A-Za-z])", _decade),
 ]

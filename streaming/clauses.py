@@ -37,7 +37,10 @@ class Clause:
     ends_sentence: bool
     """A sentence ends here, or the text does."""
     ends_paragraph: bool
-    """A blank line follows, or the text ends."""
+    """A blank line follows, or the text ends, as far as that is known: behind 。！？ nothing is
+    waited for."""
+    begins_paragraph: bool = False
+    """A blank line stands before it."""
 
 
 class _Scan:
@@ -106,6 +109,8 @@ class ClauseSplitter:
         self._text = ""  # from the start of the clause that is being read
         self._offset = 0  # of _text[0] in the pushed text
         self._line_start = 0  # of the current line, in the pushed text
+        self._newlines = 0
+        """Line breaks since the last clause."""
         self._units_before = 0
         self._scan = _Scan()
 
@@ -164,6 +169,7 @@ class ClauseSplitter:
             while start < len(text) and (text[start].isspace() or text[start] in _LEADING):
                 if text[start] == "\n":
                     self._line_start = self._offset + start + 1
+                    self._newlines += 1
                 start += 1
         return start
 
@@ -173,12 +179,14 @@ class ClauseSplitter:
             return None
         self._units_before += sum(_WIDE_UNITS if char > "\u2e7f" else 1 for char in words)
         char_start = self._offset + start
+        newlines, self._newlines = self._newlines, 0
         return Clause(
             text=words,
             char_start=char_start,
             char_end=char_start + len(words),
             ends_sentence=verdict.kind in (Kind.SENTENCE, Kind.PARAGRAPH),
             ends_paragraph=verdict.kind is Kind.PARAGRAPH,
+            begins_paragraph=newlines > 1,
         )
 
     def _read(self, text: str, start: int, final: bool) -> Verdict | None:

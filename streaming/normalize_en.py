@@ -170,6 +170,8 @@ def _fraction(match: re.Match[str]) -> str | None:
     above, below = match["a"], match["b"]
     if (above, below) == ("24", "7"):
         return "twenty-four seven"
+    if (above, below) == ("50", "50"):
+        return "fifty-fifty"
     if not 0 < int(above) < int(below) or below[0] == "0":
         return f"{cardinal(above)} slash {cardinal(below)}"
     if match["whole"]:
@@ -318,7 +320,9 @@ _RULES: Final[list[Rule]] = [
     rule(rf"(?P<w>{alternatives(list(units_en.ABBREVIATIONS))})\.(?![A-Za-z])", _abbreviation),
     rule(r"vs(?![A-Za-z])", lambda m: "versus"),
     rule(r"(?:[A-Z]\.){2,}", _letters),
+    rule(r"w/o(?=\s)", lambda m: "without"),
     rule(r"w/(?=\s)", lambda m: "with"),
+    rule(r"=(?=\s)", lambda m: "equals"),
     rule(r"&(?=\s)", lambda m: "and"),
     # Arithmetic
     rule(
@@ -331,7 +335,7 @@ _RULES: Final[list[Rule]] = [
         rf"|(?:\s?[+×*÷xX]\s?{NUMBER})+)(?![A-Za-z\d])",
         _sum,
     ),
-    rule(r"(?:(?P<whole>\d+)\s)?(?P<a>\d{1,3})/(?P<b>\d{1,3})(?![\d/])", _fraction),
+    rule(r"(?:(?P<whole>\d+)\s)?(?P<a>\d{1,3})\s?/\s?(?P<b>\d{1,3})(?![\d/])", _fraction),
     rule(rf"(?P<whole>\d+)?\s?(?P<f>[{''.join(_VULGAR)}])", _vulgar),
     rule(rf"(?P<a>{NUMBER})(?P<dash>{_DASH})(?P<b>{NUMBER})(?![\d-]|-\d)", _range),
     rule(rf"±\s?(?P<a>{NUMBER})", lambda m: f"plus or minus {number(m['a'])}"),

@@ -258,7 +258,7 @@ _RULES: Final[list[Rule]] = [
     rule(r"(?P<y>[12]\d{3})(?P<k>[-/.])(?P<m>\d{1,2})(?P=k)(?P<d>\d{1,2})(?![\d.])", _date),
     rule(
         r"(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2}))?(?!\d|:\d)"
-        r"(?:\s?(?P<ap>[AaPp])\.?[Mm]\b\.?)?",
+        r"(?:\s?(?P<ap>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b))?",
         _time,
     ),
     rule(rf"{_NUM}:{_NUM}(?!:?\d)", lambda m: "対".join(map(number, m[0].split(":")))),

@@ -311,10 +311,10 @@ def _rules(one: str) -> list[Rule]:
         rule(r"(?P<y>[12]\d{3})[-/](?P<m>0[1-9]|1[0-2])(?![\d/-])", _year_month),
         rule(
             r"(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2}))?(?!\d|:\d)"
-            r"(?:\s?(?P<ap>[AaPp])\.?[Mm]\b\.?)?",
+            r"(?:\s?(?P<ap>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b))?",
             _time,
         ),
-        rule(r"(?P<h>1[0-2]|[1-9])\s?(?P<ap>[AaPp])\.?[Mm]\b\.?", _hour),
+        rule(r"(?P<h>1[0-2]|[1-9])\s?(?P<ap>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b)", _hour),
         rule(rf"{_NUM}:{_NUM}(?!:?\d)", _ratio),
         # Money, percent, units
         rule(

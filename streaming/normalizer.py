@@ -63,6 +63,7 @@ class Normalizer:
     def __init__(self, language: str | None = None) -> None:
         self._language = language
         self._unread: list[Unread] = []
+        self._certain: set[str] = set()
         self.reset()
 
     def reset(self) -> None:
@@ -91,6 +92,8 @@ class Normalizer:
     def flush(self) -> list[MappedText]:
         """End the text and take the rest. The next push starts a new text."""
         rest = self._read(final=True)
+        self._languages.end()
+        self._certain |= self._languages.certain
         self.reset()
         return rest
 
@@ -102,6 +105,13 @@ class Normalizer:
         """Take what stayed as it is because its language is not supported, once per language."""
         unread, self._unread = self._unread, []
         return unread
+
+    def take_languages(self) -> set[str]:
+        """Take the languages in Latin script that sentences were in beyond doubt."""
+        languages = self._certain | self._languages.certain
+        self._certain = set()
+        self._languages.certain = set()
+        return languages
 
     def _read(self, *, final: bool) -> list[MappedText]:
         mapped = self._text

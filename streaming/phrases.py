@@ -119,7 +119,7 @@ def phrase(text: str, pos: int, final: bool) -> Phrase | Wait:
         numeric = _NUMERIC.search(text, pos, end) is not None
     if not numeric and not _abbreviated(text[pos:end]):
         inert = _LETTERS_AND_STOPS.fullmatch(text, pos, end) is None and not (
-            set(text[pos:end]) & set("@.&/:'’")
+            set(text[pos:end]) & set("@.&/:='’")
         )
         return Phrase(end, inert)
     return _extended(text, pos, end, final)

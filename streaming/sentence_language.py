@@ -10,6 +10,8 @@ from cosyvoice_stream.streaming.latin_languages import latin_language
 
 _LOOK_AHEAD: Final = 16
 """Characters behind a number that may tell the language of its sentence."""
+_CERTAIN_MARGIN: Final = 2.5
+"""Words of one language more than of any other, in one sentence."""
 _LONGEST: Final = 160
 """Characters of a sentence that are looked at."""
 _SENTENCE_END: Final = re.compile(r"[。！？!?\n]|\.(?=\s)")
@@ -39,6 +41,8 @@ class SentenceLanguage:
         self._decided: str | None = None
         """Of this sentence, by what was read of it."""
         self._previous: str | None = None
+        self.certain: set[str] = set()
+        """Languages in Latin script that sentences were in beyond doubt."""
 
     def pass_by(self, text: str) -> None:
         """Note text that has been read."""
@@ -55,8 +59,17 @@ class SentenceLanguage:
         room = _LONGEST - len(self._sentence)
         self._sentence += text[pos : pos + max(0, room)]
 
+    def end(self) -> None:
+        """Note that the text ends, and its last sentence with it."""
+        if self._fixed is None:
+            self._end_sentence()
+
     def _end_sentence(self) -> None:
         self._previous = self._of(self._sentence) or self._previous
+        if _script(self._sentence) is None:
+            certain = latin_language(_CODES.sub(" ", self._sentence), margin=_CERTAIN_MARGIN)
+            if certain is not None:
+                self.certain.add(certain)
         self._sentence = ""
         self._decided = None
 

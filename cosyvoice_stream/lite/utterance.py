@@ -23,18 +23,22 @@ SENTENCE_PAUSE_S: Final = 0.28
 PARAGRAPH_PAUSE_S: Final = 0.55
 
 
-def pause_after(clause: Clause, speed: float, sentence_pause_ms: int | None = None) -> int:
-    """Samples of silence between a clause and the next one, at a tempo.
+def pause_between(
+    clause: Clause, following: Clause, speed: float, sentence_pause_ms: int | None = None
+) -> int:
+    """Samples of silence between two clauses, at a tempo.
 
     Args:
         clause: The one before.
+        following: The one behind.
         speed: The tempo; a pause that is asked for does not change with it.
         sentence_pause_ms: Asked for behind every sentence.
     """
     pause_s = CLAUSE_PAUSE_S
-    if sentence_pause_ms is not None and (clause.ends_sentence or clause.ends_paragraph):
+    paragraph = clause.ends_paragraph or following.begins_paragraph
+    if sentence_pause_ms is not None and (clause.ends_sentence or paragraph):
         return round(sentence_pause_ms / 1000 * SAMPLE_RATE)
-    if clause.ends_paragraph:
+    if paragraph:
         pause_s = PARAGRAPH_PAUSE_S
     elif clause.ends_sentence:
         pause_s = SENTENCE_PAUSE_S
@@ -164,7 +168,8 @@ class UtteranceWork:
     def _begin(self, run: PhonemeRun, clause: Clause) -> None:
         delivery = self._delivery
         if self._said is not None and self._said is not clause:
-            self._give(silence(pause_after(self._said, delivery.speed, delivery.sentence_pause_ms)))
+            samples = pause_between(self._said, clause, delivery.speed, delivery.sentence_pause_ms)
+            self._give(silence(samples))
         self._said = clause
         self._audio = ClauseAudio(
             self._model, run, self._delivery, self._rng, clause.char_start, self._position

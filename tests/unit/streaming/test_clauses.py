@@ -187,6 +187,15 @@ def test_flags() -> None:
     assert [c.ends_sentence for c in split("Thank you for your call, bye")] == [False, True]
 
 
+@pytest.mark.parametrize(
+    "text", ["你好。\n\n再见！\n我走。\n \n嗯。", "One?\n\nTwo.\nThree.\n\n\nFour."]
+)
+def test_a_paragraph_begins_behind_a_blank_line(text: str) -> None:
+    for cuts in ((), range(len(text))):
+        begins = [clause.begins_paragraph for clause in split(text, *cuts)]
+        assert begins == [False, True, False, True]
+
+
 def test_a_new_text_starts_after_flush() -> None:
     splitter = ClauseSplitter()
     splitter.push("One")
