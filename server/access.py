@@ -32,6 +32,9 @@ _EXPOSED: Final = (
     "X-Sample-Rate, X-Channels, X-Encoding, X-Bytes-Per-Sample, X-Byte-Order, X-Seed, X-Voice, "
     "Retry-After, X-Request-Id"
 )
+_QUERY_KEYS: Final = ("api_key", "xi-api-key", "single_use_token")
+"""Fields of a query that hold a key: ours, and those of ElevenLabs' clients in browsers."""
+_QUERY_BYTES: Final = tuple(name.encode() for name in _QUERY_KEYS)
 _KEY_SUBPROTOCOL: Final = "openai-insecure-api-key."
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOCKED_PREFIXES: Final = ("/v1/", "/metrics", "/inference_", "/elevenlabs/")
@@ -174,10 +177,10 @@ def _take_key(scope: Scope, headers: Headers) -> str | None:
     from the same object.
     """
     from_query = None
-    if b"api_key" in scope["query_string"]:
+    if any(name in scope["query_string"] for name in _QUERY_BYTES):
         fields = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        from_query = next((value for name, value in fields if name == "api_key"), None)
-        rest = [(name, value) for name, value in fields if name != "api_key"]
+        from_query = next((value for name, value in fields if name in _QUERY_KEYS), None)
+        rest = [(name, value) for name, value in fields if name not in _QUERY_KEYS]
         scope["query_string"] = urlencode(rest).encode("ascii")
     from_header = headers.get("x-api-key") or headers.get("xi-api-key")
     sent = bearer_token(headers.get("authorization", "")) or from_header

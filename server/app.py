@@ -17,6 +17,7 @@ from cosyvoice_stream.server.access import AccessControl
 from cosyvoice_stream.server.audio_cache import AudioCache
 from cosyvoice_stream.server.consents import ConsentStore
 from cosyvoice_stream.server.demo_page import demo_routes
+from cosyvoice_stream.server.elevenlabs_socket import elevenlabs_socket_routes
 from cosyvoice_stream.server.elevenlabs_speech import elevenlabs_speech_routes
 from cosyvoice_stream.server.elevenlabs_voices import elevenlabs_voice_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
@@ -193,6 +194,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *reference_routes(),
             *openapi_routes(),
             *elevenlabs_speech_routes(),
+            *elevenlabs_socket_routes(),
             *elevenlabs_voice_routes(),
             *webrtc_routes(),
             *demo_routes(),

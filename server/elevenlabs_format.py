@@ -98,14 +98,18 @@ def speech_changes(
     Raises:
         WrongField: The format is not available.
     """
-    slowest, fastest = SPEED_RANGE
-    speed = (voice_settings and voice_settings.speed) or 1.0
     return {
         "voice": voice,
         "language": language or None,
         "seed": None if seed is None else seed % (MAX_SEED + 1),
-        "speed": min(max(speed, slowest), fastest),
+        "speed": limited_speed(voice_settings.speed if voice_settings else None),
         "text": {"normalize": normalization != "off"},
         "output": output_changes(output_format or DEFAULT_FORMAT),
         "marks": ["word"],
     }
+
+
+def limited_speed(asked: float | None) -> float:
+    """The nearest speed that engines can speak at."""
+    slowest, fastest = SPEED_RANGE
+    return min(max(asked or 1.0, slowest), fastest)
