@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.routing import WebSocketRoute
 
+from cosyvoice_stream.asr import transcriber_of
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError, VoiceStreamError
 from cosyvoice_stream.server.access import AccessControl
@@ -129,6 +130,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         engine,
         VoiceStore(settings.voices_dir, max_voices=settings.max_voices),
         require_consent=settings.require_consent,
+        policy=settings.reference_policy,
+        transcriber=transcriber_of(settings.asr_model),
         max_reference_s=settings.max_reference_s,
         max_per_owner=settings.max_voices_per_key,
         forgotten=cache.forget_voice if cache is not None else lambda _: None,

@@ -263,6 +263,14 @@ class Settings(BaseSettings):
     """Megabytes (10^6 bytes) of an uploaded recording."""
     max_reference_s: float = Field(60, ge=3)
     """Seconds of a reference recording; longer ones are refused (3–10 s are best)."""
+    reference_policy: Literal["warn", "strict"] = "warn"
+    """`strict` refuses a reference recording for what `warn` only warns about: noise, clipping, a
+    telephone line, words cut off at the ends, several attempts."""
+    asr_model: str | None = None
+    """Whisper model that hears what is said in reference recordings: the folder of a converted one,
+    or a name such as `base`, which is fetched at the first start. Needs the extra `asr`. It fills
+    in a missing transcript and takes the place of one that is wrong by more than 30 %; for engines
+    that clone. Not set: transcripts are taken as they are sent."""
     stall_timeout_s: float = Field(30, gt=0)
     """Seconds for which a client may stop reading its audio, or sending its upload, before the
     connection is dropped."""

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from cosyvoice_stream.asr import transcriber_of
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError, EnrolmentRejected
 from cosyvoice_stream.server.app import build_engine
@@ -32,6 +33,8 @@ async def open_service(engine: Engine, settings: Settings) -> AsyncIterator[Voic
         engine,
         store,
         require_consent=settings.require_consent,
+        policy=settings.reference_policy,
+        transcriber=transcriber_of(settings.asr_model),
         max_reference_s=settings.max_reference_s,
     )
     try:

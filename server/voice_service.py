@@ -25,6 +25,7 @@ from cosyvoice_stream.errors import (
     ShuttingDown,
     VoiceNotFound,
 )
+from cosyvoice_stream.server.transcribing import settle_transcript
 from cosyvoice_stream.server.voice_cache import VoiceCache
 from cosyvoice_stream.server.voice_info import Enrolment, EnrolRequest, VoiceInfo
 from cosyvoice_stream.types import Feature, Samples, Voice
@@ -32,6 +33,7 @@ from cosyvoice_stream.voice_files import VoiceRecord
 from cosyvoice_stream.voices import VoiceStore, new_voice_id, timestamp
 
 if TYPE_CHECKING:
+    from cosyvoice_stream.asr import Transcriber
     from cosyvoice_stream.quality import Policy
     from cosyvoice_stream.reference import PreparedReference
 
@@ -60,6 +62,7 @@ class VoiceService:
         max_temporary: Voices that are not stored; the one used longest ago goes first.
         max_per_owner: Voices of one key, temporary ones included; further ones are refused.
         max_waiting: Enrolments at work or waiting; more are refused with `EngineBusy`.
+        transcriber: Hears what is said in a recording; None takes the caller's word for it.
         forgotten: Is told the id of a voice that is no more, wherever it was kept.
     """
 
@@ -75,6 +78,7 @@ class VoiceService:
         max_temporary: int = 256,
         max_per_owner: int | None = None,
         max_waiting: int = 16,
+        transcriber: Transcriber | None = None,
         forgotten: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._engine = engine
@@ -85,6 +89,7 @@ class VoiceService:
         self._max_temporary = max_temporary
         self._max_per_owner = max_per_owner
         self._max_waiting = max_waiting
+        self._transcriber = transcriber
         self._forgotten = forgotten
         self._enrolling_owners: Counter[str] = Counter()
         self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="cosyvoice-voices")
@@ -108,6 +113,8 @@ class VoiceService:
         """
         for module in ("cosyvoice_stream.decode", "cosyvoice_stream.reference"):
             await self._run(import_module, module)
+        if self._transcriber is not None:
+            await self._run(self._transcriber.load)
 
     async def list(self) -> list[VoiceInfo]:
         """Return the built-in voices, then the stored ones, oldest first."""
@@ -240,6 +247,9 @@ class VoiceService:
             await self._check_owner(request.owner)
             async with self._enrolling:
                 prepared = await self._run(prepare)
+                prepared, request = await self._run(
+                    settle_transcript, prepared, request, self._transcriber, self._kind
+                )
                 try:
                     made = await self._engine.enrol(prepared.reference, request.transcript)
                 except EnrolmentRejected as rejected:

@@ -510,3 +510,93 @@ def test_names_and_words_reach_no_log(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "damaged" in caplog.text
     for word in ("nnabelle", "Zebra", "Okapi"):
         assert word not in caplog.text
+
+
+@dataclass
+class ScriptedTranscriber:
+    """Hears what it is told to."""
+
+    heard: str
+    loaded: int = 0
+    asked: int = 0
+
+    def load(self) -> None:
+        self.loaded += 1
+
+    def transcribe(self, reference: ReferenceAudio) -> str:
+        assert reference.sample_rate == 24_000
+        self.asked += 1
+        return self.heard
+
+
+CLONING = {"features": frozenset({Feature.CLONING})}
+
+
+def enrolled_with(
+    folder: Path, transcriber: ScriptedTranscriber | None, transcript: str | None
+) -> tuple[Enrolment, CountingEngine]:
+    made: list[Enrolment] = []
+
+    async def use(service: VoiceService, engine: CountingEngine) -> None:
+        await service.warm_up()
+        made.append(
+            await service.enrol_file(RECORDING, EnrolRequest(name="A", transcript=transcript))
+        )
+
+    engine = run(folder, use, CLONING, transcriber=transcriber)
+    return made[0], engine
+
+
+def transcript_item(made: Enrolment) -> dict[str, Any] | None:
+    return next((each for each in made.quality["items"] if each["item"] == "transcript"), None)
+
+
+def test_a_missing_transcript_is_heard_and_shown(tmp_path: Path) -> None:
+    transcriber = ScriptedTranscriber("Please leave the parcel.")
+    made, engine = enrolled_with(tmp_path, transcriber, None)
+    assert transcriber.loaded == 1
+    assert engine.transcripts == ["Please leave the parcel."]
+    assert made.transcript == made.voice.transcript == "Please leave the parcel."
+    item = transcript_item(made)
+    assert item is not None
+    assert item["reason"] == "transcribed"
+    assert any("speech recognition" in warning for warning in made.warnings)
+
+
+def test_a_wrong_transcript_is_replaced_and_the_caller_told(tmp_path: Path) -> None:
+    transcriber = ScriptedTranscriber("Please leave the parcel.")
+    made, engine = enrolled_with(tmp_path, transcriber, "Once upon a time in a far country.")
+    assert engine.transcripts == ["Please leave the parcel."]
+    item = transcript_item(made)
+    assert item is not None
+    assert item["reason"] == "transcript_differs"
+    assert item["value"] > 0.3
+
+
+def test_a_right_transcript_stays_as_it_was_written(tmp_path: Path) -> None:
+    transcriber = ScriptedTranscriber("please leave the parsel")
+    made, engine = enrolled_with(tmp_path, transcriber, "Please leave the parcel!")
+    assert engine.transcripts == ["Please leave the parcel!"]
+    item = transcript_item(made)
+    assert item is not None
+    assert item["verdict"] == "ok"
+
+
+def test_without_a_transcript_the_report_says_so(tmp_path: Path) -> None:
+    made, engine = enrolled_with(tmp_path, None, None)
+    assert engine.transcripts == [None]
+    item = transcript_item(made)
+    assert item is not None
+    assert item["reason"] == "no_transcript"
+
+
+def test_an_adapted_voice_needs_no_transcript(tmp_path: Path) -> None:
+    transcriber = ScriptedTranscriber("x")
+    made: list[Enrolment] = []
+
+    async def use(service: VoiceService, engine: CountingEngine) -> None:
+        made.append(await service.enrol_file(RECORDING, EnrolRequest(name="A")))
+
+    run(tmp_path, use, transcriber=transcriber)
+    assert transcriber.asked == 0
+    assert transcript_item(made[0]) is None
