@@ -157,6 +157,7 @@ class Speech:
             service.engine.info,
             clean=settings.text.clean,
             ssml=settings.ssml,
+            simplify=settings.text.simplify,
             normalize=settings.text.normalize,
             language=settings.language,
             lexicons=(compiled(settings.lexicon), service.lexicon()),

@@ -2,8 +2,8 @@
 
 ::
 
-    cleaner ─► marks ─┬─ plain text ─► lexicon ─┬─ plain text ─► normaliser ─┬─► engine
-    or SSML           └─ sounds, phonemes ──────┴────────────────────────────┘
+    cleaner ─► marks ─┬─ plain text ─► lexicon ─┬─ plain text ─► simplifier, normaliser ─┬─► engine
+    or SSML           └─ sounds, phonemes ──────┴────────────────────────────────────────┘
        └── manners, pauses, bookmarks ──► between what stood before them and behind
 """
 
@@ -16,10 +16,12 @@ from typing import Final
 
 from cosyvoice_stream.errors import InvalidMarkup
 from cosyvoice_stream.streaming import pinyin
+from cosyvoice_stream.streaming.chain import Chain
 from cosyvoice_stream.streaming.cleaner import PlainText, TextCleaner
 from cosyvoice_stream.streaming.lexicon import Lexicon, LexiconStage
 from cosyvoice_stream.streaming.mapped_text import MappedText
 from cosyvoice_stream.streaming.normalizer import Normalizer, Unread
+from cosyvoice_stream.streaming.simplify import Simplifier
 from cosyvoice_stream.streaming.speech_marks import Kind, Piece, Problem, SpeechMarks
 from cosyvoice_stream.streaming.ssml import Item, Manner, SsmlReader
 from cosyvoice_stream.types import EngineInfo, Feature
@@ -63,6 +65,7 @@ class TextStages:
         info: Of the engine, for warnings about what it lacks.
         clean: Whether to drop markup and emoji.
         ssml: Whether the text is SSML; it is not cleaned then.
+        simplify: Whether to write traditional Chinese characters as simplified ones.
         normalize: Whether to read numbers, dates, units and abbreviations as words.
         language: BCP 47 tag of the text; None finds it sentence by sentence.
         lexicons: The first one has precedence.
@@ -74,6 +77,7 @@ class TextStages:
         *,
         clean: bool,
         ssml: bool = False,
+        simplify: bool = False,
         normalize: bool = False,
         language: str | None = None,
         lexicons: Iterable[Lexicon] = (),
@@ -84,7 +88,9 @@ class TextStages:
         self._marks = SpeechMarks()
         self._lexicon = LexiconStage(lexicons)
         self._language = language
+        self._simplifier = Simplifier() if simplify else None
         self._normalizer = Normalizer(language) if normalize else None
+        self._plain = self._chain()
         self._last = ""
         """Last character that was given out."""
         self._warned: set[Kind] = set()
@@ -110,9 +116,7 @@ class TextStages:
         out = self._read_items(items)
         out += self._read(self._marks.flush())
         out += self._give(self._lexicon.flush())
-        if self._normalizer is not None:
-            out += self._out(self._normalizer.flush())
-        return out
+        return out + self._out(self._plain.flush())
 
     def break_here(self) -> list[Item]:
         """Take everything so far, as if the text ended here; the text goes on."""
@@ -139,6 +143,12 @@ class TextStages:
         if self._normalizer is not None:
             self._note_unread()
             self._normalizer = Normalizer(language)
+            self._plain = self._chain()
+
+    def _chain(self) -> Chain:
+        """What plain text goes through."""
+        stages = (self._simplifier, self._normalizer)
+        return Chain([stage for stage in stages if stage is not None])
 
     @property
     def holds(self) -> bool:
@@ -170,8 +180,7 @@ class TextStages:
         for piece in pieces:
             source = piece.source
             if piece.kind is Kind.TEXT:
-                plain = [source] if self._normalizer is None else self._normalizer.push(source)
-                texts += self._out(plain)
+                texts += self._out(self._plain.push(source))
                 continue
             texts += self._held()
             character = self._homophone(piece)
@@ -187,8 +196,8 @@ class TextStages:
         return texts
 
     def _held(self) -> list[MappedText]:
-        """What the normaliser held, in front of what it must not read."""
-        return [] if self._normalizer is None else self._out(self._normalizer.break_here())
+        """What is held of plain text, in front of what is not to be read as such."""
+        return self._out(self._plain.break_here())
 
     def _out(self, texts: list[MappedText]) -> list[MappedText]:
         if texts and texts[-1].text:

@@ -65,6 +65,7 @@ class TextOptions(_FromClient):
 
     clean: bool | None = None
     normalize: bool | None = None
+    simplify: bool | None = None
 
 
 class Options(_FromClient):
@@ -145,11 +146,12 @@ class SpeechRequest(Options):
     text: str
     clean: bool | None = None
     normalize: bool | None = None
+    simplify: bool | None = None
 
     def changes(self) -> dict[str, Any]:
         """The fields that were sent, nested, with None where the default is wanted."""
         sent = super().changes()
-        reading = {name: sent.pop(name) for name in ("clean", "normalize") if name in sent}
+        reading = {name: sent.pop(name) for name in TextOptions.model_fields if name in sent}
         return sent | ({"text": reading} if reading else {})
 
 

@@ -77,6 +77,8 @@ class TextSettings(_Settings):
     """Drop markup and emoji."""
     normalize: bool = True
     """Read numbers, dates, units and abbreviations as words."""
+    simplify: bool = False
+    """Write traditional Chinese characters as simplified ones."""
 
 
 class SoundSettings(_Settings):

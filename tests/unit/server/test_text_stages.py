@@ -102,3 +102,16 @@ def test_an_engine_without_pinyin_gets_characters_that_sound_alike() -> None:
     assert read("去重庆", PLAIN)[0].text == "去[ch][óng][q][ìng]"
     spoken, _ = read("去重庆", chinese)
     assert spoken.source_span(1, 3) == (1, 3)
+
+
+def test_traditional_characters_are_simplified_where_that_is_asked_for() -> None:
+    text = "**會議**3點[laughter]開始，重庆"
+    for simplify, expected in (
+        (True, "会议三点[laughter]开始，[ch][óng][q][ìng]"),
+        (False, "會議三點[laughter]開始，[ch][óng][q][ìng]"),
+    ):
+        stages = TextStages(ABLE, clean=True, normalize=True, simplify=simplify, lexicons=[LEXICON])
+        spoken = MappedText.join(stages.push(text) + stages.flush())
+        assert spoken.text == expected
+        at = expected.index("始")
+        assert text[slice(*spoken.source_span(at, at + 1))] == "始"
