@@ -37,7 +37,14 @@ _QUERY_KEYS: Final = ("api_key", "xi-api-key", "single_use_token")
 _QUERY_BYTES: Final = tuple(name.encode() for name in _QUERY_KEYS)
 _KEY_SUBPROTOCOL: Final = "openai-insecure-api-key."
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_LOCKED_PREFIXES: Final = ("/v1/", "/metrics", "/inference_", "/elevenlabs/")
+_LOCKED_PREFIXES: Final = (
+    "/v1/",
+    "/metrics",
+    "/inference_",
+    "/elevenlabs/",
+    "/api/",
+    "/api-ws/",
+)
 """Paths that need a key where keys are set; the page and the health probes do not."""
 _UNLOCKED: Final = frozenset({"/v1/cluster/auth"})
 """Of these, what Xinference's client asks before it sends its key: whether one is needed."""

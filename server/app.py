@@ -17,6 +17,7 @@ from cosyvoice_stream.errors import ConfigError, VoiceStreamError
 from cosyvoice_stream.server.access import AccessControl
 from cosyvoice_stream.server.audio_cache import AudioCache
 from cosyvoice_stream.server.consents import ConsentStore
+from cosyvoice_stream.server.dashscope_routes import dashscope_routes
 from cosyvoice_stream.server.demo_page import demo_routes
 from cosyvoice_stream.server.elevenlabs_socket import elevenlabs_socket_routes
 from cosyvoice_stream.server.elevenlabs_speech import elevenlabs_speech_routes
@@ -196,6 +197,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *openai_voice_routes(),
             *reference_routes(),
             *openapi_routes(),
+            *dashscope_routes(),
             *elevenlabs_speech_routes(),
             *elevenlabs_socket_routes(),
             *elevenlabs_voice_routes(),

@@ -7,6 +7,7 @@ own.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -139,6 +140,25 @@ def _elevenlabs(refusal: Refusal) -> tuple[int, dict[str, Any]]:
     return status, {"detail": elevenlabs_error(refusal.fields)}
 
 
+def dashscope_code(code: str) -> str:
+    """Return DashScope's name for one of our codes."""
+    return _DASHSCOPE_CODES.get(code, "InvalidParameter")
+
+
+def _dashscope(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+    """A name, a text and the id of the request."""
+    status = 400 if refusal.status in (409, *_UNFIT) else refusal.status
+    said = {"code": dashscope_code(refusal.code), "message": sentence(refusal.fields)}
+    return status, {**said, "request_id": str(uuid.uuid4())}
+
+
+_DASHSCOPE_CODES: Final = {
+    "unauthorized": "InvalidApiKey",
+    "busy": "Throttling.RateQuota",
+    "shutting_down": "ServiceUnavailable",
+    "internal": "InternalError",
+    "synthesis_failed": "InternalError",
+}
 _ELEVENLABS_STATUS: Final = {
     "unauthorized": "invalid_api_key",
     "busy": "too_many_concurrent_requests",
@@ -152,4 +172,5 @@ _SHAPES: Final[tuple[tuple[tuple[str, ...], Shape], ...]] = (
     (("/v1/audio/", "/v1/models", "/v1/realtime"), _openai),
     (("/inference_",), _fastapi),
     (("/elevenlabs/",), _elevenlabs),
+    (("/api/", "/api-ws/"), _dashscope),
 )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from cosyvoice_stream.server.dashscope_routes import EnrolmentBody
 from cosyvoice_stream.server.elevenlabs_speech import ElevenLabsBody
 from cosyvoice_stream.server.elevenlabs_voices import NewVoice
 from cosyvoice_stream.server.openai_speech import SpeechBody
@@ -122,6 +123,7 @@ DETAILS: Final[dict[tuple[str, str], Details]] = {
         )
         for end in ("", "/stream", "/with-timestamps", "/stream/with-timestamps")
     },
+    ("POST", "/api/v1/services/audio/tts/customization"): Details(body=EnrolmentBody),
     ("POST", "/elevenlabs/v1/voices/add"): Details(
         form=_form_of(NewVoice, files=_FILE), required=("name", "files")
     ),

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from cosyvoice_stream.server.dashscope_codec import DashScopeCodec
 from cosyvoice_stream.server.elevenlabs_codec import MultiStreamCodec, StreamInputCodec
 from cosyvoice_stream.server.vendor_socket import Codec
 from cosyvoice_stream.server.wire import AudioHeader, parse_client_message
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.protocol
 FOLDER = Path(__file__).parent / "vendor_transcripts"
 CODECS: dict[str, Callable[[], Codec]] = {
     "stream-input": lambda: StreamInputCodec({"voice": "beep"}, 20),
+    "dashscope": lambda: DashScopeCodec({"reader": "boop"}, lambda: "request-1"),
     "multi-stream-input": lambda: MultiStreamCodec({"voice": "beep"}, 20),
 }
 STARTED = {
