@@ -137,7 +137,7 @@ class SpeechBody(BaseModel):
         slowest, fastest = SPEED_RANGE
         output = {
             "encoding": _ENCODING[self.format],
-            "sample_rate": self.sample_rate or _PCM_RATE_HZ,
+            "sample_rate": _PCM_RATE_HZ if self.sample_rate is None else self.sample_rate,
         }
         changes: dict[str, Any] = {
             "instruct": self.instructions or instruction(more.instruct_text or ""),

@@ -115,7 +115,7 @@ def _operation(method: str, path: str, route: Route, schemas: dict[str, Any]) ->
     lines = (getdoc(route.endpoint) or name).split("\n\n")[0].splitlines()
     operation: dict[str, Any] = {
         "tags": [next(tag for prefix, tag in TAGS if path.startswith(prefix))],
-        "summary": " ".join(lines).rstrip("."),
+        "summary": " ".join(lines).rstrip(".").replace("``", "`"),
         "operationId": f"{name}_{method.lower()}" if len(route.methods or ()) > 2 else name,
         "parameters": _parameters(path, details),
         "responses": {

@@ -316,8 +316,9 @@ def describe(error: ValidationError) -> str:
         return "the message has no field 'type'"
     if kind == "union_tag_invalid":
         return "the message has an unknown type"
-    # In a union, the location begins with the message type.
-    path = [str(part) for part in first["loc"] if part not in _TYPES]
+    # In a union, the location holds the message type, or which of the alternatives was tried.
+    parts = [str(part) for part in first["loc"] if part not in _TYPES]
+    path = parts[:1] + [part for part in parts[1:] if not _ALTERNATIVE.fullmatch(part)]
     field = ".".join(path)
     if not path:
         return "the message is not a JSON object of its type"
@@ -330,6 +331,7 @@ def describe(error: ValidationError) -> str:
 
 
 _ID: Final = re.compile(r"[A-Za-z0-9_\-.:]{1,64}")
+_ALTERNATIVE: Final = re.compile(r"[A-Z]\w*|constrained-\w+|str|int|float|bool")
 _FIELD: Final = re.compile(r"[a-z_][a-z0-9_.]{0,40}")
 _TYPES: Final = frozenset(
     message.model_fields["type"].default for message in get_args(get_args(ClientMessage)[0])

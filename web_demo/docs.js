@@ -152,7 +152,7 @@ function row(spec, operation) {
     make("summary", {},
       make("span", { className: "verb" }, operation.method.toUpperCase()),
       make("span", { className: "path" }, operation.path),
-      make("span", { className: "summary" }, operation.summary)));
+      make("span", { className: "summary" }, ...prose(operation.summary))));
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1) {
       details.append(make("div", { className: "inside" }, ...describe(spec, operation)));
