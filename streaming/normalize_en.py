@@ -20,6 +20,7 @@ from cosyvoice_stream.streaming.numbers_en import (
 from cosyvoice_stream.streaming.readings import (
     ADDRESS,
     FILE,
+    GROUPED,
     MAIL,
     PIECE,
     ROMAN,
@@ -272,6 +273,7 @@ _RULES: Final[list[Rule]] = [
         r"(?:\+?1[- ])?(?:\(\d{3}\)\s?|\d{3}[-. ])\d{3}[-. ]\d{4}(?![\d-])",
         _phone,
     ),
+    rule(GROUPED, _phone),
     rule(r"\+\d{1,3}(?:[- ]\d{2,5}){2,5}(?![\d-])", _phone),
     rule(r"\d{3}-\d{4}(?![\d-])", _phone),
     rule(
@@ -338,11 +340,12 @@ _RULES: Final[list[Rule]] = [
     rule(r"(?:(?P<whole>\d+)\s)?(?P<a>\d{1,3})\s?/\s?(?P<b>\d{1,3})(?![\d/])", _fraction),
     rule(rf"(?P<whole>\d+)?\s?(?P<f>[{''.join(_VULGAR)}])", _vulgar),
     rule(rf"(?P<a>{NUMBER})(?P<dash>{_DASH})(?P<b>{NUMBER})(?![\d-]|-\d)", _range),
-    rule(rf"±\s?(?P<a>{NUMBER})", lambda m: f"plus or minus {number(m['a'])}"),
-    rule(rf"[~～≈]\s?(?P<a>{NUMBER})", lambda m: f"about {number(m['a'])}"),
+    rule(r"±\s?(?=\d)", lambda m: "plus or minus "),
+    rule(r"[~～≈]\s?(?=\d)", lambda m: "about "),
+    rule(r"[<>≤≥]\s?(?=\d)", lambda m: _OPERATORS[m[0][0]].removeprefix("is ") + " "),
     rule(
-        rf"(?P<s>[<>≤≥])\s?(?P<a>{NUMBER})",
-        lambda m: f"{_OPERATORS[m['s']].removeprefix('is ')} {number(m['a'])}",
+        r"(?<=[\dA-Za-z])/(?=(?:month|year|day|hour|week|night|person|kg|lb|mo|yr|hr|h)(?![A-Za-z]))",
+        lambda m: " per ",
     ),
     rule(rf"(?P<a>{NUMBER})\+(?!\w)", lambda m: f"{number(m['a'])} plus"),
     rule(

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from cosyvoice_stream.streaming import calendar_zh
+from cosyvoice_stream.streaming.calendar_zh import DASH, SCORED
 from cosyvoice_stream.streaming.numbers_zh import cardinal, number, spell
 from cosyvoice_stream.streaming.phrases import WIDE_FOLLOWERS
 from cosyvoice_stream.streaming.readings import (
     ADDRESS,
     FILE,
+    GROUPED,
     MAIL,
     PIECE,
     ROMAN,
@@ -24,26 +27,24 @@ from cosyvoice_stream.streaming.readings import (
     read,
     roman,
     rule,
-    valid_date,
 )
 from cosyvoice_stream.streaming.units_zh import CURRENCIES, MEASURES, UNITS
 
 _INT = r"\d{1,3}(?:,\d{3})+(?!\d)|\d+"
 _NUM = rf"(?:(?:{_INT})(?:\.\d+)?)"
 _SIGNED = rf"(?:(?<![\w)年月日号點点时周])[-−+])?{_NUM}"
-_DASH = r"\s?(?:-|–|—|−|~|～|〜)\s?"
 _SCALE = "[百千万亿]{1,2}"
 _MONEY: Final = alternatives(list(CURRENCIES))
 _UNIT: Final = alternatives(list(UNITS))
 _UNIT_END = r"(?![A-Za-z0-9])"
 _NUMBERED: Final = re.compile(
-    r"(?:验证码|密码|账号|帐号|编号|卡号|单号|学号|工号|尾号|邮编|代码|号码|电话|手机|热线|拨打|致电"
-    r"|電話|號碼|密碼|賬號|帳號|編號|手機|驗證碼|打俾|客服|报警|QQ|微信|房号|车牌|股票|航班|车次|火警|急救|打|拨)[^\d，。]{0,4}\Z"
+    r"(?:(?:验证码|驗證碼|密码|密碼|账号|帐号|賬號|帳號|编号|編號|卡号|单号|学号|工号|尾号|群号|房号|会议号"
+    r"|邮编|代码|车牌|股票|航班|车次|号码|號碼|电话|電話|手机|手機|热线|客服|报警|火警|急救|QQ|微信)"
+    r"(?:号码|號碼|号|號)?(?:是|为|係|：|:|\s|（|\(|请打|打){0,3}|拨打|致电|打俾|打|拨)\s?\Z"
 )
-_SCORED: Final = re.compile(r"(?:比分|比例|比率|赢|胜|败|平|输|领先|落后|战|以)[^，。]{0,5}\Z")
 _MEASURE: Final = re.compile(rf"\s?(?:{'|'.join(sorted(MEASURES, key=len, reverse=True))})")
 _YEAR: Final = re.compile(r"\s?年(?!级|前|后|内|来|间|多|以|之|的?时间)")
-_SINCE: Final = re.compile("[在从自到于至是]")
+_SINCE: Final = re.compile(r"(?:[在从自到于至是，。！？、：；（\s]|\A)\Z")
 _PLACE: Final = re.compile(rf"(?![{''.join(WIDE_FOLLOWERS)}])[\u4e00-\u9fff]")
 _SIGN_NAMES: Final = {
     ".": "点",
@@ -100,47 +101,9 @@ def _phone(one: str, match: re.Match[str]) -> str:
 
 
 def _numbered(one: str, match: re.Match[str]) -> str | None:
-    return spell(match[0], one=one) if _NUMBERED.search(before(match)) else None
-
-
-def _date(match: re.Match[str]) -> str | None:
-    year, month, day = match["y"], match["m"], match["d"]
-    if not valid_date(month, day):
+    if _MEASURE.match(behind(match)) or not _NUMBERED.search(before(match)):
         return None
-    return f"{spell(year)}年{cardinal(month.lstrip('0'))}月{cardinal(day.lstrip('0'))}日"
-
-
-def _year_month(match: re.Match[str]) -> str | None:
-    month = int(match["m"])
-    return f"{spell(match['y'])}年{cardinal(str(month))}月" if 1 <= month <= 12 else None
-
-
-def _clock(hour: str, minute: str, second: str | None) -> str:
-    def of(part: str) -> str:
-        words = cardinal(str(int(part)))
-        return "零" + words if part[0] == "0" and len(part) == 2 and int(part) else words
-
-    words = cardinal(str(int(hour)), counting=True) + "点"
-    if int(minute) or second:
-        words += of(minute) + "分"
-    return words + (of(second) + "秒" if second else "")
-
-
-def _time(match: re.Match[str]) -> str | None:
-    hour, minute, second = match["h"], match["m"], match["s"]
-    meridiem = (match["ap"] or "").lower()
-    if int(hour) > 24 or int(minute) > 59 or _SCORED.search(before(match)):
-        return None
-    if not meridiem:
-        return _clock(hour, minute, second)
-    late = "晚上" if int(hour) % 12 >= 6 else "下午"
-    return (late if meridiem == "p" else "上午") + _clock(hour, minute, second)
-
-
-def _hour(match: re.Match[str]) -> str:
-    late = "晚上" if int(match["h"]) % 12 >= 6 else "下午"
-    part = late if match["ap"].lower() == "p" else "上午"
-    return f"{part}{cardinal(match['h'], counting=True)}点"
+    return spell(match[0], one=one)
 
 
 def _ratio(match: re.Match[str]) -> str:
@@ -187,7 +150,7 @@ def _unit(match: re.Match[str]) -> str:
 
 def _range(match: re.Match[str]) -> str | None:
     first, second = match["a"], match["b"]
-    if _SCORED.search(before(match)):
+    if SCORED.search(before(match)):
         return f"{number(first)}比{number(second)}"
     years = _YEAR.match(behind(match)) is not None
     if years or (_is_year(first) and _is_year(second)):
@@ -237,8 +200,7 @@ def _pressure(match: re.Match[str]) -> str:
 
 
 def _about(match: re.Match[str]) -> str:
-    sign = "约等于" if match[0][0] == "≈" and before(match, 1).strip() else "约"
-    return sign + _counted(match, match["a"])
+    return "约等于" if match[0][0] == "≈" and before(match, 1).strip() else "约"
 
 
 def _version(match: re.Match[str]) -> str:
@@ -275,7 +237,12 @@ def _whole(one: str, match: re.Match[str]) -> str | None:
     digits, tail = match[0], behind(match)
     if len(digits) == 4 and _YEAR.match(tail) and digits >= "1000":
         return spell(digits)
-    if _is_year(digits) and _SINCE.search(before(match, 1)) and _PLACE.match(tail):
+    if (
+        digits[:2] in ("19", "20")
+        and len(digits) == 4
+        and _SINCE.search(before(match, 1))
+        and _PLACE.match(tail)
+    ):
         return spell(digits)
     if len(digits) == 2 and re.match(r"\s?年(?:[\d]|$|[，。、])", tail) and digits > "48":
         return spell(digits)
@@ -304,30 +271,23 @@ def _rules(one: str) -> list[Rule]:
             partial(_phone, one),
         ),
         rule(r"(?:\(0\d{2,3}\)\s?|0\d{2,3}[- ])\d{7,8}(?![\d.])", partial(_phone, one)),
+        rule(GROUPED, partial(_phone, one)),
         rule(r"(?:400|800)[- ]\d{3,4}[- ]\d{3,4}(?![\d.])", partial(_phone, one)),
         rule(r"\d{3,}(?!\d|%|[.,:/]\d)", partial(_numbered, one)),
-        # Dates and times
-        rule(r"(?P<y>[12]\d{3})(?P<k>[-/.])(?P<m>\d{1,2})(?P=k)(?P<d>\d{1,2})(?![\d.])", _date),
-        rule(r"(?P<y>[12]\d{3})[-/](?P<m>0[1-9]|1[0-2])(?![\d/-])", _year_month),
-        rule(
-            r"(?P<h>\d{1,2}):(?P<m>\d{2})(?::(?P<s>\d{2}))?(?!\d|:\d)"
-            r"(?:\s?(?P<ap>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b))?",
-            _time,
-        ),
-        rule(r"(?P<h>1[0-2]|[1-9])\s?(?P<ap>[AaPp])(?:\.[Mm]\b\.?|[Mm]\b)", _hour),
+        *calendar_zh.RULES,
         rule(rf"{_NUM}:{_NUM}(?!:?\d)", _ratio),
         # Money, percent, units
         rule(
-            rf"(?P<c>{_MONEY})\s?(?P<a>{_NUM})(?:{_DASH}(?:(?P=c))?(?P<b>{_NUM}))?(?P<scale>{_SCALE})?",
+            rf"(?P<c>{_MONEY})\s?(?P<a>{_NUM})(?:{DASH}(?:(?P=c))?(?P<b>{_NUM}))?(?P<scale>{_SCALE})?",
             _money,
         ),
         rule(rf"(?P<a>{_NUM})\s?(?P<c>USD|RMB|CNY|EUR|GBP|JPY|HKD){_UNIT_END}", _money_code),
         rule(
-            rf"(?P<a>{_SIGNED})(?P<first>[%‰])?(?:{_DASH}(?P<b>{_NUM}))?\s?(?P<sign>[%％‰])",
+            rf"(?P<a>{_SIGNED})(?P<first>[%‰])?(?:{DASH}(?P<b>{_NUM}))?\s?(?P<sign>[%％‰])",
             _percent,
         ),
         rule(
-            rf"(?P<a>{_SIGNED})(?:{_DASH}(?P<b>{_NUM}))?\s?(?P<u>{_UNIT}){_UNIT_END}",
+            rf"(?P<a>{_SIGNED})(?:{DASH}(?P<b>{_NUM}))?\s?(?P<u>{_UNIT}){_UNIT_END}",
             _unit,
         ),
         # Versions, codes
@@ -356,12 +316,15 @@ def _rules(one: str) -> list[Rule]:
         ),
         rule(r"(?P<a>\d{1,4})/(?P<b>\d{1,4})(?![\d/])", _fraction),
         rule(rf"[{''.join(_VULGAR)}]", lambda m: "{1}分之{0}".format(*_vulgar(m[0]))),
-        rule(rf"(?<=:\d\d){_DASH}(?=\d{{1,2}}:\d\d)", lambda m: "到"),
-        rule(rf"(?<=[年月日号點点时周]){_DASH}(?=\d)", lambda m: "到"),
-        rule(rf"(?P<a>{_NUM})(?P<dash>{_DASH})(?P<b>{_NUM})(?![\d-]|-\d)", _range),
-        rule(rf"±\s?(?P<a>{_NUM})", lambda m: "正负" + _counted(m, m["a"])),
-        rule(rf"[~～≈]\s?(?P<a>{_NUM})", _about),
-        rule(rf"(?P<s>[<>≤≥])\s?(?P<a>{_NUM})", lambda m: _OPERATORS[m["s"]] + _counted(m, m["a"])),
+        rule(rf"(?P<a>{_NUM})(?P<dash>{DASH})(?P<b>{_NUM})(?![\d-]|-\d)", _range),
+        rule(r"±\s?(?=\d)", lambda m: "正负"),
+        rule(r"[~～≈]\s?(?=\d)", _about),
+        rule(r"[<>≤≥]\s?(?=\d)", lambda m: _OPERATORS[m[0][0]]),
+        rule(r"(?<=[\u4e00-\u9fffA-Za-z])/(?=[分秒时天日周月年个人次户平])", lambda m: "每"),
+        rule(
+            r"(?<=[\u4e00-\u9fff》」”])(?:I{2,3}|IV|VI{0,3}|IX)(?![A-Za-z0-9])",
+            lambda m: cardinal(str(roman(m[0]))),
+        ),
         rule(rf"(?P<a>{_NUM})\+(?![\w])", lambda m: number(m["a"]) + "多"),
         # Letters with digits, then plain numbers
         rule(

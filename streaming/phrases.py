@@ -42,9 +42,9 @@ FOLLOWERS: Final = word_set(
     "july august september october november december "
     "km cm mm nm μm µm kg g mg μg t ml l h hr hrs min mins s sec secs ms km/h km/s m/s mph "
     "kmh w kw mw kwh v kv ma mah hz khz mhz ghz kb mb gb tb kbps mbps gbps db pa kpa hpa mpa "
-    "kcal kj cal j in inch inches ft yd mi lb lbs oz gal px fps rpm bpm ppm mmhg mmol/l mg/l "
-    "g/l c f m² m³ km² cm² cm³ sq uhr heures heure horas ore uur januar jänner februar märz mai "
-    "juni juli oktober dezember prozent"
+    "kcal kj cal j in inch inches ft yd mi lb lbs oz gal tbsp tsp px fps rpm bpm ppm mmhg mmol/l "
+    "mg/l g/l c f m² m³ km² cm² cm³ sq uhr heures heure horas ore uur januar jänner februar märz "
+    "mai juni juli oktober dezember prozent"
 )
 """Words that are read together with the number in front of them."""
 WIDE_FOLLOWERS: Final = frozenset(

@@ -106,6 +106,8 @@ ADDRESS: Final = (
 )
 """A web address, with or without a scheme."""
 MAIL: Final = rf"[A-Za-z0-9][\w.+-]*@{DOMAIN}"
+GROUPED: Final = r"(?:\d{1,5}(?:-\d{1,7}){3,}|\d{3,4}(?:-\d{3,4}){2})(?![\d-])"
+"""Digits in groups that count nothing: of a book, an account, a meeting."""
 FILE: Final = (
     r"[A-Za-z][\w-]*\.(?:js|ts|py|md|json|ya?ml|toml|txt|csv|pdf|docx?|xlsx?|pptx?|html?|css|cpp"
     r"|java|go|rs|sh|exe|zip|wav|mp[34]|png|jpe?g|gif|NET)(?![A-Za-z0-9])"

@@ -49,6 +49,8 @@ UNITS: Final[dict[str, str]] = {
     "lbs": "pound",
     "oz": "ounce",
     "gal": "gallon",
+    "tbsp": "tablespoon",
+    "tsp": "teaspoon",
     "°C": "degree Celsius",
     "℃": "degree Celsius",
     "°F": "degree Fahrenheit",
