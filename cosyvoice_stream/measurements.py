@@ -14,6 +14,7 @@ from scipy.ndimage import uniform_filter1d
 from scipy.signal import butter, sosfiltfilt
 
 from cosyvoice_stream.attempts import restarts
+from cosyvoice_stream.speakers import pitch_gap
 from cosyvoice_stream.streaming.endpointing import Endpointer, Segment
 from cosyvoice_stream.streaming.vad import IsSpeech, VoiceActivity
 from cosyvoice_stream.types import Samples
@@ -36,6 +37,8 @@ _FULL_SCALE = 0.99
 _FLAT_RUN = 4
 _ABRUPT_RANGE_DB = 15.0
 _ABRUPT_NOISE_DB = 10.0
+_DECAY_FRAMES = 5
+_DECAY_RANGE_DB = 20.0
 _BANDWIDTH_DB = -60.0
 _BANDWIDTH_FFT = 1024
 _TONAL_FFT = 1024
@@ -69,6 +72,11 @@ class Measurements:
     in music and tones."""
     bandwidth_hz: float
     """Highest frequency that carries signal."""
+    decay_db: float
+    """How far the level falls within 100 ms where it falls fastest: 18–45 in a dry recording, 9–13
+    with a reverberation time of 0.6 s, 6–8 with one of a second; noise bounds it as well."""
+    pitch_gap_st: float
+    """Between two groups of stretches of speech, in semitones; see `speakers.pitch_gap`."""
     longest_pause_s: float
     """Longest silence between two phrases."""
     attempts: int
@@ -132,12 +140,21 @@ def analyse(samples: Samples, sample_rate: int) -> Analysis:
         level_spread_db=loud - float(np.percentile(levels, 10)),
         tonal_ratio=_tonal_ratio(uniform),
         bandwidth_hz=min(_bandwidth_hz(uniform), sample_rate / 2),
+        decay_db=_decay_db(levels, loud),
+        pitch_gap_st=pitch_gap(uniform, RATE_HZ, phrases),
         longest_pause_s=max(gaps, default=0) / RATE_HZ,
         attempts=1 + len(again),
         starts_abruptly=bool(levels[:2].min() > inside_word),
         ends_abruptly=bool(levels[-2:].min() > inside_word),
     )
     return Analysis(uniform, tuple(phrases), tuple(again), levels, measured)
+
+
+def _decay_db(levels: NDArray[np.float64], loud_dbfs: float) -> float:
+    """Fall of the level within 100 ms, exceeded by a twentieth of the loud frames."""
+    falls = levels[:-_DECAY_FRAMES] - levels[_DECAY_FRAMES:]
+    falls = falls[levels[:-_DECAY_FRAMES] > loud_dbfs - _DECAY_RANGE_DB]
+    return float(np.percentile(falls, 95)) if len(falls) else 0.0
 
 
 def frame_levels(samples: Samples) -> NDArray[np.float64]:

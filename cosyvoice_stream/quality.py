@@ -44,11 +44,19 @@ MUSIC_WARN: Final = 0.12
 MUSIC_SNR_DB: Final = 12.0
 NARROW_HZ: Final = 5_000.0
 """A telephone ends at 4 kHz; consonants need 5 kHz and more."""
+DRY_DECAY_DB: Final = 11.0
+"""Fall of the level within 100 ms; see `Measurements.decay_db`. Speech 15 dB above white noise
+still has 13."""
+SPEAKERS_GAP_ST: Final = 2.5
+"""Semitones; one speaker of the test set has 1.4 at most, two of different pitch 2.9 to 9.4."""
 LONG_PAUSE_S: Final = 1.5
 """Longer than a breath or a comma: the speaker stopped."""
 
 STRICT_ITEMS: Final = frozenset(
-    {"speech", "level", "clipping", "music", "noise", "attempts", "bandwidth", "ending"}
+    {
+        *("speech", "level", "clipping", "music", "noise", "reverberation", "speakers"),
+        *("attempts", "bandwidth", "ending"),
+    }
 )
 
 
@@ -149,6 +157,8 @@ def judge(measured: Measurements) -> tuple[QualityItem, ...]:
         _judge_music,
         _judge_speech,
         _judge_noise,
+        _judge_reverberation,
+        _judge_speakers,
         _judge_attempts,
         _judge_pauses,
         _judge_bandwidth,
@@ -220,6 +230,28 @@ def _judge_noise(m: Measurements) -> QualityItem:
         item, value, unit, "fail" if value < SNR_FAIL_DB else "warn", "noisy",
         f"the speech is only {value:.0f} dB above the noise",
         "record in a quiet room, closer to the microphone",
+    )  # fmt: skip
+
+
+def _judge_reverberation(m: Measurements) -> QualityItem:
+    item, value, unit = "reverberation", m.decay_db, "dB"
+    if value >= DRY_DECAY_DB or m.snr_db < SNR_WARN_DB:
+        return QualityItem(item, value, unit, "ok")
+    return QualityItem(
+        item, value, unit, "warn", "reverberant",
+        f"the sound of the room hangs on: the level falls by {value:.0f} dB in 100 ms",
+        "record closer to the microphone, in a room with curtains, carpets or furniture",
+    )  # fmt: skip
+
+
+def _judge_speakers(m: Measurements) -> QualityItem:
+    item, value, unit = "speakers", m.pitch_gap_st, "semitones"
+    if value < SPEAKERS_GAP_ST:
+        return QualityItem(item, value, unit, "ok")
+    return QualityItem(
+        item, value, unit, "warn", "several_speakers",
+        "the recording may hold more than one voice",
+        "record one speaker alone, in an even tone",
     )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def prepare_reference(
     """Check a recording and make a reference of its best part.
 
     The part is the stretch of at most `MAX_USED_S` with the most speech; it begins and ends in
-    pauses, and holds one attempt where the speaker made several. Needs 7 ms of one core per second
+    pauses, and holds one attempt where the speaker made several. Needs 17 ms of one core per second
     of recording (AMD EPYC); call it in a thread.
 
     Args:
@@ -72,7 +72,8 @@ def prepare_reference(
     Raises:
         EnrolmentRejected: The recording cannot be used; `reason` is one of ``too_short``,
             ``no_speech``, ``too_quiet``, ``clipped``, ``music``, ``noisy`` and, under ``strict``,
-            ``several_attempts``, ``narrow_band``, ``cut_off``.
+            ``reverberant``, ``several_speakers``, ``several_attempts``, ``narrow_band``,
+            ``cut_off``.
         UnsupportedFormat: The samples are not mono, finite, or at a known rate.
     """
     if samples.ndim != 1 or not _MIN_RATE_HZ <= sample_rate <= _MAX_RATE_HZ:

@@ -19,8 +19,8 @@ from scipy.ndimage import gaussian_filter1d
 
 from cosyvoice_stream.errors import EnrolmentRejected
 from cosyvoice_stream.lite.acoustic import BINS, SAMPLE_RATE, FloatArray, Spectra
-from cosyvoice_stream.lite.pitch import track_pitch
 from cosyvoice_stream.lite.renderer import HIGHEST_HARMONIC_HZ, MAX_LOG, VOICED_HZ
+from cosyvoice_stream.pitch import track_pitch
 from cosyvoice_stream.types import ReferenceAudio, Samples, Voice
 
 MEAN_LOG_F0: Final = float(np.log(203.0))

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from playwright.sync_api import Page, expect
 
-from cosyvoice_stream.lite.pitch import track_pitch
+from cosyvoice_stream.pitch import track_pitch
 from support.listening import REFERENCES, read_wav
 from support.page import DEMO, encoded_bytes, finished, photograph, speak, until, wav_bytes
 

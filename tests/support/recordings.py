@@ -140,3 +140,15 @@ def video_only() -> bytes:
             file.mux(stream.encode(picture))
         file.mux(stream.encode(None))
     return buffer.getvalue()
+
+
+def in_a_room(samples: Samples, reverberation_s: float, direct_db: float = 0.0) -> Samples:
+    """The same with a tail that falls by 60 dB in `reverberation_s`, `direct_db` below it."""
+    count = round(reverberation_s * RATE)
+    times = np.arange(count) / RATE
+    tail = np.random.default_rng(0).standard_normal(count) * 10 ** (-3 * times / reverberation_s)
+    tail[: RATE * 3 // 1000] = 0.0
+    tail *= np.sqrt(10 ** (-direct_db / 10) / np.sum(tail**2))
+    tail[0] = 1.0
+    heard = np.convolve(samples, tail)[: len(samples) + count // 2]
+    return (heard * (np.abs(samples).max() / np.abs(heard).max())).astype(np.float32)

@@ -28,6 +28,7 @@ from support.recordings import (
     at_level,
     chords,
     encode,
+    in_a_room,
     silence,
     speech,
     tone,
@@ -198,7 +199,7 @@ def test_a_long_pause_is_warned_of_and_left_out() -> None:
 def test_a_word_that_is_cut_off_is_left_out() -> None:
     samples = np.concatenate([speech(), silence(0.5), speech(RMS)[: 2 * RATE]])
     prepared = prepare_reference(samples, RATE)
-    assert defects(prepared) == {"cut_off"}
+    assert defects(prepared) == {"cut_off", "several_speakers"}
     assert prepared.quality.used_start_s + prepared.quality.used_s < 4.8
 
 
@@ -232,7 +233,8 @@ def test_the_report_is_plain_json_with_a_verdict_per_item() -> None:
     assert report["verdict"] == "warn"
     names = [each["item"] for each in report["items"]]
     assert names == [
-        "duration", "level", "clipping", "music", "speech", "noise", "attempts", "pauses",
+        "duration", "level", "clipping", "music", "speech", "noise", "reverberation",
+        "speakers", "attempts", "pauses",
         "bandwidth", "ending",
     ]  # fmt: skip
     assert set(names) >= STRICT_ITEMS
@@ -279,3 +281,41 @@ def test_nothing_restarts_in_nothing() -> None:
         restarts(silence(3), RATE, [Segment(0, RATE, RATE), Segment(2 * RATE, 2 * RATE + 9, 9)])
         == []
     )
+
+
+@pytest.mark.parametrize("name", REFERENCE_NAMES)
+@pytest.mark.parametrize("reverberation_s", [1.0, 1.5])
+def test_a_large_room_is_heard(name: str, reverberation_s: float) -> None:
+    prepared = prepare_reference(in_a_room(speech(name), reverberation_s, -3.0), RATE)
+    found = item(prepared, "reverberation")
+    assert (found.verdict, found.reason) == ("warn", "reverberant")
+    assert any("curtains" in warning for warning in prepared.warnings)
+
+
+@pytest.mark.parametrize("name", REFERENCE_NAMES)
+@pytest.mark.parametrize("snr_db", [30.0, 20.0, 12.0])
+def test_neither_a_small_room_nor_noise_is_taken_for_a_large_one(name: str, snr_db: float) -> None:
+    near = in_a_room(speech(name), 0.25, 8.0)
+    prepared = prepare_reference(with_noise(near, snr_db), RATE)
+    assert "reverberant" not in defects(prepared)
+
+
+TWO = [(RMS, "flite_slt_female.wav"), ("flite_slt_female.wav", KED), (AWB, "flite_kal16_male.wav")]
+
+
+@pytest.mark.parametrize(("one", "other"), TWO)
+def test_two_voices_of_different_pitch_are_heard(one: str, other: str) -> None:
+    both = np.concatenate(
+        [at_level(speech(one), -20.0), silence(0.5), at_level(speech(other), -20.0)]
+    )
+    prepared = prepare_reference(both, RATE)
+    found = item(prepared, "speakers")
+    assert (found.verdict, found.reason) == ("warn", "several_speakers")
+    assert rejection(both, RATE, "strict").reason in ("several_speakers", "several_attempts")
+
+
+@pytest.mark.parametrize("name", REFERENCE_NAMES)
+def test_one_voice_is_one(name: str) -> None:
+    twice = np.concatenate([speech(name), silence(0.5), speech(name)])
+    for samples in (speech(name), twice, with_noise(speech(name), 15.0)):
+        assert "several_speakers" not in defects(prepare_reference(samples, RATE))

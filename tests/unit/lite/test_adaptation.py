@@ -24,7 +24,7 @@ from cosyvoice_stream.lite.adaptation import (
 )
 from cosyvoice_stream.lite.clause_audio import render_whole
 from cosyvoice_stream.lite.engine import calibration_spectra
-from cosyvoice_stream.lite.pitch import track_pitch
+from cosyvoice_stream.pitch import track_pitch
 from cosyvoice_stream.types import ReferenceAudio, Samples, Voice
 from support.listening import read_wav, references
 

@@ -8,7 +8,7 @@ import pytest
 from cosyvoice_stream.lite.acoustic import BINS, AcousticModel
 from cosyvoice_stream.lite.adaptation import Adaptation
 from cosyvoice_stream.lite.clause_audio import ClauseAudio, Delivery
-from cosyvoice_stream.lite.pitch import track_pitch
+from cosyvoice_stream.pitch import track_pitch
 from cosyvoice_stream.streaming.pcm import soft_limit
 from cosyvoice_stream.types import Samples
 

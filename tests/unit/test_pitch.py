@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import soxr
 
-from cosyvoice_stream.lite.pitch import track_pitch
 from cosyvoice_stream.lite.renderer import pulses
+from cosyvoice_stream.pitch import track_pitch
 
 pytestmark = pytest.mark.unit
 
