@@ -111,6 +111,7 @@ def block_costs(flow: Flow, vocoder: Callable[[torch.Tensor], object]) -> dict[i
 def networks(version: int) -> tuple[Flow, Callable[[torch.Tensor], object]]:
     """Flow and a streaming vocoder of official size."""
     hift = Hift(HiftConfig(512, 512, causal=version == 3)).eval()
+    hift.fold()
     if version == 3:
         flow: Flow = FlowV3(1024, DitConfig(1024, 22, 16))
         causal = VocoderState(None)
