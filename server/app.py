@@ -95,6 +95,7 @@ def _build_cosyvoice(settings: Settings) -> Engine:
         first_hop=settings.first_hop,
         flow_steps=settings.flow_steps,
         right_context=settings.right_context,
+        left_context_s=settings.left_context_s,
         interleave_text=settings.interleave_text,
         prompt_cache_mb=settings.prompt_cache_mb,
         prompt_cache_dir=settings.prompt_cache_dir,

@@ -215,6 +215,9 @@ class Settings(BaseSettings):
     """Steps of its flow unless a client asks for others: fewer are faster."""
     right_context: int = Field(8, ge=1, le=64)
     """Frames (20 ms each) that the vocoder of CosyVoice 2 looks ahead."""
+    left_context_s: int | None = Field(None, ge=1, le=300)
+    """Seconds of speech that its flow looks back at, besides the recording of the voice. Not set:
+    all; a few save memory on small devices, and the sound is then approximate."""
     interleave_text: bool = False
     """Let CosyVoice speak while a sentence is still being written. Sooner where text comes slowly;
     the same seed may then give other speech, since that depends on when text came."""

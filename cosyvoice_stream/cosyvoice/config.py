@@ -39,6 +39,10 @@ class EngineConfig:
     """Euler steps of the flow unless an utterance asks for others."""
     right_context: int = 8
     """Frames (20 ms each) that the vocoder of CosyVoice 2 waits for before it renders one."""
+    left_context_s: int | None = None
+    """Seconds of speech before its own block that the flow attends to, besides the recording of the
+    voice; None attends to all since the segment began, as the model was trained. For devices with
+    little memory."""
     interleave_text: bool = False
     """Speak while a sentence is still being written, five text tokens to fifteen of speech."""
     prompt_cache_mb: int = 2048
@@ -67,3 +71,7 @@ class EngineConfig:
         ):
             if not low <= value <= high:
                 raise ConfigError(f"{name} = {value} is not allowed; use {low} to {high}")
+        if self.left_context_s is not None and self.left_context_s < 1:
+            raise ConfigError(
+                f"left_context_s = {self.left_context_s} is not allowed; use 1 or more"
+            )

@@ -40,6 +40,7 @@ from cosyvoice_stream.errors import (
     VoiceStreamError,
 )
 from cosyvoice_stream.handover import close_text, make_wakeup
+from cosyvoice_stream.models.flow import BLOCK_FRAMES
 from cosyvoice_stream.streaming.style import told
 from cosyvoice_stream.types import (
     MAX_SEED,
@@ -276,7 +277,10 @@ class CosyVoiceEngine:
         """
         if self._live >= self._config.slots:
             raise EngineBusy(BUSY_RETRY_S)
-        tokens = len(plan.voice.tokens) + LONGEST_SEGMENT_TOKENS
+        kept = LONGEST_SEGMENT_TOKENS
+        if self._config.left_context_s is not None:
+            kept = min(kept, self._config.left_context_s * TOKENS_PER_SECOND)
+        tokens = len(plan.voice.tokens) + kept
         # A pass joins what is cached with what is new, and for that time holds both.
         reserved = 2 * loaded.networks.flow_bytes_per_token * plan.flow_steps * tokens // 10
         budget = loaded.budget_bytes
@@ -349,7 +353,9 @@ def _load(spec: ModelSpec, config: EngineConfig) -> _Loaded:
     references = ReferenceModels(spec, config.threads, cuda=cuda)
     lm = LmRunner(networks.lm, config.slots, config.rows_per_slot)
     lm.warm(config.slots)
-    audio = AudioRunner(networks.flow, networks.hift, spec.version.number, config.right_context)
+    left = None if config.left_context_s is None else config.left_context_s * BLOCK_FRAMES
+    version = spec.version.number
+    audio = AudioRunner(networks.flow, networks.hift, version, config.right_context, left)
     cache = PromptCache(config.prompt_cache_mb << 20, config.prompt_cache_dir, networks.device)
     worker = Worker(lm, networks.lm.ids, audio, cache)
     budget = None if config.memory_mb is None else config.memory_mb << 20

@@ -81,13 +81,22 @@ class AudioRunner:
         hift: On the same device, in float32.
         version: Number of the model family.
         right_context: Frames that the vocoder of version 2 waits for.
+        left_frames: See `FlowState.left_frames`.
     """
 
-    def __init__(self, flow: Flow, hift: Hift, version: int, right_context: int) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        hift: Hift,
+        version: int,
+        right_context: int,
+        left_frames: int | None = None,
+    ) -> None:
         self._flow = flow
         self._hift = hift
         self._version = version
         self._right = right_context
+        self._left = left_frames
         self._device = flow.spk_embed_affine_layer.weight.device
 
     @torch.inference_mode()
@@ -115,6 +124,7 @@ class AudioRunner:
             seed: Of the vocoder's noise, 63 bits.
         """
         fork = state.fork()
+        fork.left_frames = self._left
         rest = voice.tokens[fork.done_tokens :].tolist()
         noise = NoiseStream(seed, uniform=self._version >= 3)
         vocoder = VocoderState(noise) if self._version >= 3 else CentredState(noise, self._right)

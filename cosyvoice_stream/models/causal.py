@@ -16,10 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+ROOM: Final = 150
+"""Columns by which a full cache grows: a copy every three blocks, and little that lies empty."""
+
+
+class Seen(NamedTuple):
+    """What the queries of one pass may look at, in one attention layer of one utterance."""
+
+    keys: Tensor
+    """(G, H, T, d): the prefix, then a window that ends with the new columns."""
+    values: Tensor
+    prefix: int
+    """Columns of the prefix."""
 
 
 @dataclass
@@ -27,7 +41,8 @@ class LayerCache:
     """Keys and values of one attention layer of one utterance.
 
     A prefix may be shared, read-only, by all utterances of a voice; what an utterance adds is its
-    own.
+    own. On a CPU the prefix is copied at the first use: joining it with the rest anew in each pass
+    would take as long as the attention itself.
     """
 
     shared_keys: Tensor | None = None
@@ -37,30 +52,54 @@ class LayerCache:
     """(G, H, capacity, d), of which the first `own` columns are filled."""
     values: Tensor | None = None
     own: int = 0
+    pinned: int = 0
+    """Of `own`, columns that are a copy of the prefix."""
 
-    @property
-    def length(self) -> int:
-        """Columns that are cached, shared and own."""
-        return self.own + (0 if self.shared_keys is None else self.shared_keys.shape[2])
+    def append(self, keys: Tensor, values: Tensor, left: int | None = None) -> Seen:
+        """Add (G, H, T, d).
 
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Add (G, H, T, d) and return everything so far, (G, H, length, d)."""
+        Args:
+            keys: Of the new columns.
+            values: Of the same.
+            left: So many columns between the prefix and the new ones are kept; None keeps all.
+        """
+        if self.shared_keys is not None and self.shared_values is not None and not keys.is_cuda:
+            self.pinned = self.shared_keys.shape[2]
+            self._write(self.shared_keys, self.shared_values)
+            self.shared_keys = self.shared_values = None
+        if left is not None and self.own - self.pinned > left:
+            self._keep_last(left)
+        self._write(keys, values)
+        assert self.keys is not None
+        assert self.values is not None
+        own_keys, own_values = self.keys[:, :, : self.own], self.values[:, :, : self.own]
+        if self.shared_keys is None or self.shared_values is None:
+            return Seen(own_keys, own_values, self.pinned)
+        return Seen(
+            torch.cat((self.shared_keys, own_keys), dim=2),
+            torch.cat((self.shared_values, own_values), dim=2),
+            self.shared_keys.shape[2],
+        )
+
+    def _keep_last(self, left: int) -> None:
+        """Drop what lies further back than `left` columns, but for the prefix."""
+        for held in (self.keys, self.values):
+            assert held is not None
+            # The two places may overlap.
+            kept = held[:, :, self.own - left : self.own].clone()
+            held[:, :, self.pinned : self.pinned + left] = kept
+        self.own = self.pinned + left
+
+    def _write(self, keys: Tensor, values: Tensor) -> None:
         end = self.own + keys.shape[2]
         self.keys = self._grown(self.keys, keys, end)
         self.values = self._grown(self.values, values, end)
         self.own = end
-        own_keys, own_values = self.keys[:, :, :end], self.values[:, :, :end]
-        if self.shared_keys is None or self.shared_values is None:
-            return own_keys, own_values
-        return (
-            torch.cat((self.shared_keys, own_keys), dim=2),
-            torch.cat((self.shared_values, own_values), dim=2),
-        )
 
     def _grown(self, held: Tensor | None, new: Tensor, end: int) -> Tensor:
-        """Write `new` behind the filled columns, doubling the room when it is used up."""
+        """Write `new` behind the filled columns, making room where it is used up."""
         if held is None or held.shape[2] < end:
-            room = max(end, 0 if held is None else 2 * held.shape[2])
+            room = end + (0 if held is None else ROOM)
             wider = new.new_empty(*new.shape[:2], room, new.shape[3])
             if held is not None:
                 wider[:, :, : self.own] = held[:, :, : self.own]
@@ -113,15 +152,22 @@ class Walk:
         group: Rows per utterance in the batch (2 with classifier-free guidance, else 1).
         block: Rows per block: a query sees its own block and all before.
         starts: Rows that each utterance has had before this pass.
+        left: Rows before its own block that a query sees, besides the shared prefix; None: all.
     """
 
     def __init__(
-        self, states: Sequence[CausalState], group: int, block: int, starts: Sequence[int]
+        self,
+        states: Sequence[CausalState],
+        group: int,
+        block: int,
+        starts: Sequence[int],
+        left: int | None = None,
     ) -> None:
         self.states = states
         self.group = group
         self.block = block
         self.starts = starts
+        self.left = left
         self._conv = 0
         self._layer = 0
 
@@ -140,33 +186,38 @@ class Walk:
         bias = None if conv.bias is None else conv.bias.to(x.dtype)
         return F.conv1d(x, weight, bias, dilation=conv.dilation, groups=conv.groups)
 
-    def extend(self, keys: Tensor, values: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Cache (B·G, H, T, d) keys and values; return all so far, per utterance."""
+    def extend(self, keys: Tensor, values: Tensor) -> list[Seen]:
+        """Cache (B·G, H, T, d) keys and values; return what is seen, per utterance."""
         index, self._layer = self._layer, self._layer + 1
         seen = []
         for row, state in enumerate(self.states):
             if index == len(state.layers):
                 state.layers.append(LayerCache())
             rows = slice(row * self.group, (row + 1) * self.group)
-            seen.append(state.layers[index].append(keys[rows], values[rows]))
+            seen.append(state.layers[index].append(keys[rows], values[rows], self.left))
         return seen
 
-    def mask(self, row: int, new: int, device: torch.device) -> Tensor | None:
-        """(T, length) bool for utterance `row`, or None when every query sees every key."""
+    def mask(self, row: int, new: int, seen: Seen) -> Tensor | None:
+        """(T, columns of `seen`) bool for utterance `row`, or None: every query sees every key."""
         start = self.starts[row]
         if start // self.block == (start + new - 1) // self.block:
             return None
-        queries = torch.arange(start, start + new, device=device) // self.block
-        keys = torch.arange(start + new, device=device) // self.block
-        return keys[None, :] <= queries[:, None]
+        device = seen.keys.device
+        window = seen.keys.shape[2] - seen.prefix
+        keys = torch.arange(start + new - window, start + new, device=device)
+        blocks = torch.arange(start, start + new, device=device)[:, None] // self.block
+        mask = keys // self.block <= blocks
+        if self.left is not None:
+            mask &= keys >= blocks * self.block - self.left
+        return F.pad(mask, (seen.prefix, 0), value=True)
 
     def attend(self, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Block-causal attention of (B·G, H, T, d) queries over everything so far."""
+        """Block-causal attention of (B·G, H, T, d) queries over everything that is seen."""
         out = []
-        for row, (seen_keys, seen_values) in enumerate(self.extend(keys, values)):
+        for row, seen in enumerate(self.extend(keys, values)):
             rows = slice(row * self.group, (row + 1) * self.group)
-            mask = self.mask(row, q.shape[2], q.device)
+            mask = self.mask(row, q.shape[2], seen)
             out.append(
-                F.scaled_dot_product_attention(q[rows], seen_keys, seen_values, attn_mask=mask)
+                F.scaled_dot_product_attention(q[rows], seen.keys, seen.values, attn_mask=mask)
             )
         return torch.cat(out)

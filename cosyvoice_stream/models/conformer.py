@@ -75,14 +75,14 @@ class RelativeAttention(nn.Module):
         """(B, T, D) → (B, T, D)."""
         q, k, v = (self._split(f(x)) for f in (self.linear_q, self.linear_k, self.linear_v))
         out = []
-        for row, (keys, values) in enumerate(walk.extend(k, v)):
+        for row, seen in enumerate(walk.extend(k, v)):
             query = q[row : row + 1]
-            bias = self._position_scores(query, keys.shape[2])
-            mask = walk.mask(row, query.shape[2], x.device)
+            bias = self._position_scores(query, seen.keys.shape[2])
+            mask = walk.mask(row, query.shape[2], seen)
             if mask is not None:
                 bias = bias.masked_fill(~mask, float("-inf"))
             query = query + self.pos_bias_u[:, None]
-            out.append(F.scaled_dot_product_attention(query, keys, values, attn_mask=bias))
+            out.append(F.scaled_dot_product_attention(query, *seen[:2], attn_mask=bias))
         joined: Tensor = self.linear_out(torch.cat(out).transpose(1, 2).flatten(2))
         return joined
 

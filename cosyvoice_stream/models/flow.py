@@ -50,6 +50,10 @@ class FlowState:
     """One per Euler step."""
     done_tokens: int = 0
     """Tokens that have been turned into frames, prompt included."""
+    left_frames: int | None = None
+    """Frames before its own block that a frame attends to, besides the prompt, a multiple of
+    `BLOCK_FRAMES`; None: all. With a bound memory and cost stay the same, and the result is
+    approximate."""
 
     def fork(self) -> FlowState:
         """A state that continues from here and shares memory; this one must not run again."""
@@ -61,6 +65,7 @@ class FlowState:
             self.frames.fork(),
             [state.fork() for state in self.estimator],
             self.done_tokens,
+            self.left_frames,
         )
 
     @property
@@ -127,7 +132,8 @@ class Flow(nn.Module):
         except in the last pass of an utterance.
 
         Args:
-            states: One per utterance, all with the same number of Euler steps; mutated.
+            states: One per utterance, all with the same number of Euler steps and the same bound
+                of frames; mutated.
             tokens: (B, K) int64 next tokens (prompt tokens first), the same count for every row.
             context: (B, 3) int64 tokens that follow, or None when the utterances end here.
 
@@ -182,7 +188,13 @@ class Flow(nn.Module):
         mu, cond, speaker = guided(mu), guided(cond), guided(speaker)
         times = [1 - math.cos(math.pi / 2 * k / steps) for k in range(steps + 1)]
         for k in range(steps):
-            walk = Walk([s.estimator[k] for s in states], GUIDANCE_ROWS, BLOCK_FRAMES, starts)
+            walk = Walk(
+                [s.estimator[k] for s in states],
+                GUIDANCE_ROWS,
+                BLOCK_FRAMES,
+                starts,
+                states[0].left_frames,
+            )
             t = torch.full((mu.shape[0],), times[k], device=mu.device)
             rows = x.to(mu.dtype).repeat_interleave(GUIDANCE_ROWS, dim=0)
             velocity = self.decoder.estimator(rows, mu, t, speaker, cond, walk).float()

@@ -139,3 +139,34 @@ def test_an_utterance_of_more_than_five_minutes_is_refused() -> None:
     model = cosyvoice.flow(3, "mini")
     with pytest.raises(ValueError, match="at most 15000 frames"):
         model._noise(14_990, 20)
+
+
+@VERSIONS
+def test_a_bound_on_the_left_keeps_memory_and_does_not_depend_on_the_cutting(version: int) -> None:
+    expected = cosyvoice.recorded(version, "mini", "flow")
+    model = cosyvoice.flow(version, "mini")
+    prompt = Utterance(model, expected)
+    prompt.tokens = torch.randint(0, 6561, (1, 253), generator=torch.Generator().manual_seed(3))
+    prompt.run(50)
+    exact = prompt.state.fork()
+
+    def rendered(left: int | None, ends: list[int]) -> tuple[Tensor, list[int]]:
+        utterance = Utterance(model, expected)
+        utterance.tokens = prompt.tokens
+        utterance.state = exact.fork()
+        utterance.state.left_frames = left
+        mels, sizes = [], []
+        for end in ends:
+            mels.append(utterance.run(end))
+            sizes.append(sum(part.fork().nbytes for part in utterance.state.estimator))
+        return torch.cat(mels, dim=2), sizes
+
+    single = list(range(75, 251, 25))
+    whole, growing = rendered(None, single)
+    bounded, steady = rendered(100, single)
+    other, _ = rendered(100, [100, 175, 250])
+    torch.testing.assert_close(other, bounded, atol=1e-4, rtol=0)
+    torch.testing.assert_close(bounded[:, :, :150], whole[:, :, :150], atol=1e-4, rtol=0)
+    assert (bounded - whole).abs().max() > 1e-4
+    assert growing[-1] > 1.5 * growing[2]
+    assert steady[-1] == steady[2]
