@@ -124,6 +124,40 @@ async def openai_realtime(server: Server) -> float:
                 return first_s
 
 
+async def elevenlabs(server: Server) -> float:
+    path = "/elevenlabs/v1/text-to-speech/21m00Tcm4TlvDq8ikWAM/stream?output_format=pcm_24000"
+    return await post(server, path, JSON_TYPE, json.dumps({"text": TEXT}).encode())
+
+
+async def dashscope(server: Server) -> float:
+    def command(action: str, **payload: object) -> str:
+        header = {"action": action, "task_id": "one", "streaming": "duplex"}
+        return json.dumps({"header": header, "payload": {"input": {}, **payload}})
+
+    run = command(
+        "run-task",
+        task_group="audio",
+        task="tts",
+        function="SpeechSynthesizer",
+        model="cosyvoice-v3",
+        parameters={"voice": "longanyang", "format": "pcm", "sample_rate": 24_000},
+    )
+    async with connect(server.ws("/api-ws/v1/inference"), compression=None) as socket:
+        await socket.send(run)
+        await socket.recv()  # task-started
+        began = time.perf_counter()
+        await socket.send(command("continue-task", input={"text": TEXT}))
+        await socket.send(command("finish-task"))
+        first_s = None
+        while True:
+            frame = await socket.recv()
+            if isinstance(frame, bytes):
+                first_s = first_s or time.perf_counter() - began
+            elif json.loads(frame)["header"]["event"] == "task-finished":
+                assert first_s is not None
+                return first_s
+
+
 async def reference_grpc(server: Server) -> float:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         await channel.channel_ready()
@@ -149,6 +183,8 @@ WAYS: dict[str, Way] = {
     "OpenAI speech, opus": openai(response_format="opus"),
     "OpenAI speech, pcm as events": openai(response_format="pcm", stream_format="sse"),
     "OpenAI Realtime": openai_realtime,
+    "ElevenLabs HTTP": elevenlabs,
+    "DashScope": dashscope,
     "CosyVoice FastAPI server": reference_http,
     "CosyVoice gRPC server": reference_grpc,
 }
