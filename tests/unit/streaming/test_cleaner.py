@@ -331,7 +331,8 @@ def test_plain_text_passes_everything() -> None:
 
 def test_the_table_of_the_manual_is_true() -> None:
     manual = Path(__file__).parents[3] / "docs" / "text.md"
-    rows = re.findall(r"^\| (`+)(.+?)\1 \| `(.+)` \|$", manual.read_text("utf-8"), re.MULTILINE)
+    section = manual.read_text("utf-8").split("## Cleaner\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`+)(.+?)\1 \| `(.+)` \|$", section, re.MULTILINE)
     assert len(rows) > 20
     for _, sent, spoken in rows:
         text = sent.replace(r"\|", "|").replace("⏎", "\n")
