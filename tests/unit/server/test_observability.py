@@ -99,6 +99,7 @@ def test_series_names_are_what_dashboards_read() -> None:
             "audio_seconds_total",
             "http_requests_total",
             "engine_restarts_total",
+            "audio_cache_total",
             "live_sessions",
             "live_utterances",
             "engine_ready",
