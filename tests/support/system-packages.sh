@@ -5,6 +5,8 @@ set -euo pipefail
 missing=()
 command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
 command -v ffprobe >/dev/null || missing+=(ffmpeg)
+command -v baresip >/dev/null || missing+=(baresip-core)
+command -v sipp >/dev/null || missing+=(sip-tester)
 [ ${#missing[@]} -eq 0 ] && exit 0
 if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
   sudo=()
