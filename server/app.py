@@ -47,6 +47,7 @@ from cosyvoice_stream.server.vendor_paths import VendorPaths
 from cosyvoice_stream.server.voice_service import VoiceService
 from cosyvoice_stream.server.webrtc import make_peers, webrtc_routes
 from cosyvoice_stream.server.websocket import websocket_endpoint
+from cosyvoice_stream.server.wyoming_service import WyomingService
 from cosyvoice_stream.voices import VoiceStore
 
 ENGINES = ("lite", "cosyvoice")
@@ -115,7 +116,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
 
     Returns:
         The application. ``app.state.services`` holds its `Services`, ``app.state.sessions`` the
-        `Sessions` among them, ``app.state.grpc`` the gRPC service if there is one.
+        `Sessions` among them, ``app.state.grpc`` and ``app.state.wyoming`` the
+        services on other ports if there are any.
 
     Raises:
         ConfigError: The settings name an engine that does not exist, a lexicon of no known form, or
@@ -185,6 +187,10 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
     if settings.grpc_port is not None:
         grpc = GrpcService(services, settings.grpc_port)
         readiness.also(grpc.start)
+    wyoming = None
+    if settings.wyoming_port is not None:
+        wyoming = WyomingService(services, settings.wyoming_host, settings.wyoming_port)
+        readiness.also(wyoming.start)
     metrics.watch_live_utterances(lambda: admission.live)
     app = Starlette(
         routes=[
@@ -220,6 +226,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
     app.state.prompts = _prompts(settings)
     app.state.sessions = services.sessions
     app.state.grpc = grpc
+    app.state.wyoming = wyoming
     return app
 
 
@@ -263,5 +270,7 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
         if app.state.grpc is not None:
             await app.state.grpc.stop()
+        if app.state.wyoming is not None:
+            await app.state.wyoming.stop()
         await services.voices.close()
         await services.engine.close()

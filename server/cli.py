@@ -82,6 +82,21 @@ def serve(**options: Any) -> None:
         run(load_settings(**options))
 
 
+@main.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address for Home Assistant.")
+@click.option("--port", type=int, default=10200, show_default=True, help="Port for it.")
+@click.option("--http-port", type=int, help="Port for everything else.")
+@click.option("--engine", help="Engine to use.")
+@click.option("--model-dir", type=click.Path(path_type=Path), help="Checkpoint of CosyVoice.")
+def wyoming(host: str, port: int, http_port: int | None, **options: Any) -> None:
+    """Run the server with a port for Home Assistant (the Wyoming protocol)."""
+    with friendly():
+        from cosyvoice_stream.server.runner import serve as run
+        from cosyvoice_stream.server.settings import load_settings
+
+        run(load_settings(wyoming_host=host, wyoming_port=port, port=http_port, **options))
+
+
 def speech_options(function: F) -> F:
     """Options of `say` that decide how it sounds."""
     for option in (

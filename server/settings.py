@@ -193,6 +193,10 @@ class Settings(BaseSettings):
     grpc_port: int | None = Field(None, ge=0, le=65535)
     """TCP port of a gRPC service like that of CosyVoice's own server, which has 50000; needs the
     extra `grpc`. Not set: none."""
+    wyoming_port: int | None = Field(None, ge=0, le=65535)
+    """TCP port for Home Assistant, which expects 10200 (the Wyoming protocol). Not set: none."""
+    wyoming_host: str = "127.0.0.1"
+    """Address of that port. The protocol has no keys: whoever reaches it may speak."""
     engine: str = "lite"
     """Which engine speaks. `lite` is the embedded English engine (CPU, no download); `cosyvoice`
     runs a checkpoint of CosyVoice 2 or Fun-CosyVoice 3 (`model_dir`)."""
