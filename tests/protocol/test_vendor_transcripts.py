@@ -2,9 +2,9 @@
 
 The first line names the codec. `peer` and `session` are frames that come in; `asked` is the next
 message for the session, `told` the next frame for the peer (`told_hex` a binary one, `told_event`
-one of Wyoming as [type, data, payload]); `audio` is a frame of the session as [number, first sample,
-last, hex]; `silence` is a peer that says nothing for the stated seconds; `farewell` is how the connection is closed. Whatever is left at the end is a
-failure.
+one of Wyoming as [type, data, payload]); `audio` is a frame of the session as [number, first
+sample, last, hex]; `silence` is a peer that says nothing for the stated seconds; `farewell` is how
+the connection is closed. Whatever is left at the end is a failure.
 """
 
 from __future__ import annotations
