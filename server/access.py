@@ -30,7 +30,7 @@ CALLER_KEY: Final = "cosyvoice_stream.key"
 
 _EXPOSED: Final = (
     "X-Sample-Rate, X-Channels, X-Encoding, X-Bytes-Per-Sample, X-Byte-Order, X-Seed, X-Voice, "
-    "Retry-After, X-Request-Id"
+    "Retry-After, X-Request-Id, Location, Link, ETag, Accept-Patch"
 )
 _QUERY_KEYS: Final = ("api_key", "xi-api-key", "single_use_token")
 """Fields of a query that hold a key: ours, and those of ElevenLabs' clients in browsers."""
@@ -44,6 +44,8 @@ _LOCKED_PREFIXES: Final = (
     "/elevenlabs/",
     "/api/",
     "/api-ws/",
+    "/whep/",
+    "/whip/",
 )
 """Paths that need a key where keys are set; the page and the health probes do not."""
 _UNLOCKED: Final = frozenset({"/v1/cluster/auth"})
@@ -230,7 +232,7 @@ async def _answer_preflight(send: Send, allowed: bool, headers: Headers) -> None
             (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
             (
                 b"access-control-allow-headers",
-                b"Authorization, Content-Type, X-API-Key, xi-api-key",
+                b"Authorization, Content-Type, If-Match, X-API-Key, xi-api-key",
             ),
             (b"access-control-max-age", b"600"),
         ]

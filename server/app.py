@@ -47,6 +47,7 @@ from cosyvoice_stream.server.vendor_paths import VendorPaths
 from cosyvoice_stream.server.voice_service import VoiceService
 from cosyvoice_stream.server.webrtc import make_peers, webrtc_routes
 from cosyvoice_stream.server.websocket import websocket_endpoint
+from cosyvoice_stream.server.whep import whep_routes
 from cosyvoice_stream.server.wyoming_service import WyomingService
 from cosyvoice_stream.voices import VoiceStore
 
@@ -209,6 +210,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *elevenlabs_socket_routes(),
             *elevenlabs_voice_routes(),
             *webrtc_routes(),
+            *whep_routes(),
             *demo_routes(),
         ],
         middleware=[

@@ -108,6 +108,20 @@ def browser_json(servers: Sequence[IceServer]) -> list[dict[str, str]]:
     ]
 
 
+def link_header(servers: Sequence[IceServer]) -> str:
+    """The same as the value of a ``Link`` header (RFC 9725 section 4.6)."""
+    return ", ".join(
+        f'<{server.url}>; rel="ice-server"'
+        + (
+            f'; username="{server.username}"; credential="{server.credential}"'
+            '; credential-type="password"'
+            if server.username
+            else ""
+        )
+        for server in servers
+    )
+
+
 def aiortc_servers(servers: Sequence[IceServer]) -> list[RTCIceServer]:
     """The same for aiortc."""
     return [

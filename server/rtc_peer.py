@@ -37,7 +37,9 @@ class Peer:
 
     Args:
         connection: Not connected yet.
-        audio: Of its outgoing track, which is `track`; None for one that only sends.
+        audio: Of its outgoing track, which is `track`; None for one that has no voice of its own.
+        packets: Encodes that.
+        source: Whose packets it is sent, where it has none of its own.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Peer:
         *,
         audio: CallAudio | None,
         packets: OpusPackets | None,
+        source: CallTrack | None = None,
     ) -> None:
         self.id = secrets.token_urlsafe(16)
         self.connection = connection
@@ -66,6 +69,8 @@ class Peer:
                 audio, packets, lambda *frame: self.on_frame(*frame), time.monotonic
             )
             connection.addTrack(self.track)
+        elif source is not None:
+            connection.addTrack(source.follow())
         connection.on("connectionstatechange", self._on_state)
         connection.on("datachannel", self._on_channel)
         connection.on("track", self._on_track)

@@ -33,7 +33,7 @@ from cosyvoice_stream.server.rtc_ice import (
     with_credentials,
 )
 from cosyvoice_stream.server.rtc_peer import Peer
-from cosyvoice_stream.server.rtc_track import CallAudio, OpusPackets
+from cosyvoice_stream.server.rtc_track import CallAudio, CallTrack, OpusPackets
 from cosyvoice_stream.server.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -84,6 +84,17 @@ class Peers:
             raise UnknownCall
         return found
 
+    def find_session(self, session_id: str) -> Peer:
+        """Find the peer that a session talks to.
+
+        Raises:
+            UnknownCall: There is none, or it talks over a WebSocket.
+        """
+        for peer in self._peers.values():
+            if peer.session_id == session_id and peer.audio is not None:
+                return peer
+        raise UnknownCall
+
     async def stats(self) -> list[dict[str, Any]]:
         """Of every live peer."""
         return [await peer.stats() for peer in tuple(self._peers.values())]
@@ -95,6 +106,7 @@ class Peers:
         *,
         speaks: bool,
         channel: bool,
+        source: CallTrack | None = None,
     ) -> tuple[Peer, str]:
         """Take an offer, and serve the peer in a task of its own once it is connected.
 
@@ -103,6 +115,7 @@ class Peers:
             serve: Ends when the peer is not needed any more; cancelled when it is gone.
             speaks: Whether it is sent audio.
             channel: Whether it has to open a data channel.
+            source: The track that it hears, instead of one of its own.
 
         Returns:
             The peer, and the answer.
@@ -112,6 +125,7 @@ class Peers:
             InvalidMessage: The offer cannot be read, or lacks something.
             ShuttingDown: The server is about to stop.
         """
+        own_voice = speaks and source is None
         self._check_room()
         _check_offer(sdp, speaks=speaks, channel=channel)
         servers = [] if self._settings.webrtc_public_address else self.ice_servers()
@@ -120,8 +134,9 @@ class Peers:
         )
         peer = Peer(
             RTCPeerConnection(configuration),
-            audio=CallAudio() if speaks else None,
-            packets=self._packets() if speaks else None,
+            audio=CallAudio() if own_voice else None,
+            packets=self._packets() if own_voice else None,
+            source=source,
         )
         task = asyncio.create_task(self._own(peer, serve, channel), name="call")
         self._tasks.add(task)

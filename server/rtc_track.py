@@ -42,6 +42,7 @@ _GRACE_S: Final = 0.008
 between the engine and here to have their turn, and less than a receiver's smallest buffer."""
 _SETTLED_FRAMES: Final = 25
 """Of silence in a row, after which the encoder's answer no longer changes and is sent again."""
+_RELAY_PACKETS: Final = 10
 _LATENESS_KEPT: Final = 3000
 """Packets (one minute) that the statistics of a call look back."""
 
@@ -182,6 +183,7 @@ class CallTrack(MediaStreamTrack):
         self._now = clock
         self._clock = FrameClock(FRAME_MS / 1000)
         self._left_at: float | None = None
+        self.followers: set[RelayTrack] = set()
         self.pts = 0
         """Time stamp of the next packet, in samples."""
         self.lateness_s: deque[float] = deque(maxlen=_LATENESS_KEPT)
@@ -194,12 +196,21 @@ class CallTrack(MediaStreamTrack):
         if (wait_s := self._clock.next(self._now())) > 0:
             await asyncio.sleep(wait_s)
         frame = await self._audio.take()
-        packet = av.Packet(self._packets.encode(self._samples(frame)))
+        data = self._packets.encode(self._samples(frame))
+        for follower in tuple(self.followers):
+            follower.give(data)
+        packet = av.Packet(data)
         packet.pts = self.pts
         packet.time_base = _TIME_BASE
         self.pts += FRAME_SAMPLES
         self._note_leaving()
         return packet
+
+    def follow(self) -> RelayTrack:
+        """A track that sends the same packets, from now on."""
+        relay = RelayTrack(self)
+        self.followers.add(relay)
+        return relay
 
     def stop(self) -> None:
         """End; what the session still hands over is refused."""
@@ -220,3 +231,41 @@ class CallTrack(MediaStreamTrack):
         if self._left_at is not None:
             self.lateness_s.append(abs(now - self._left_at - FRAME_MS / 1000))
         self._left_at = now
+
+
+class RelayTrack(MediaStreamTrack):
+    """Sends the packets of a `CallTrack` to one more peer, at the pace at which they are made."""
+
+    kind = "audio"
+
+    def __init__(self, source: CallTrack) -> None:
+        super().__init__()
+        self._source = source
+        self._held: deque[bytes] = deque(maxlen=_RELAY_PACKETS)
+        self._came = asyncio.Event()
+        self.pts = 0
+        """Time stamp of the next packet, in samples."""
+
+    def give(self, data: bytes) -> None:
+        """Take a packet; the oldest one is lost where the peer does not keep up."""
+        self._held.append(data)
+        self._came.set()
+
+    async def recv(self) -> av.Packet[Any]:
+        """The next packet, when the call sends it."""
+        while not self._held:
+            if self.readyState != "live":
+                raise MediaStreamError
+            self._came.clear()
+            await self._came.wait()
+        packet = av.Packet(self._held.popleft())
+        packet.pts = self.pts
+        packet.time_base = _TIME_BASE
+        self.pts += FRAME_SAMPLES
+        return packet
+
+    def stop(self) -> None:
+        """End."""
+        super().stop()
+        self._source.followers.discard(self)
+        self._came.set()

@@ -73,7 +73,7 @@ async def webrtc_info(request: Request) -> Response:
 async def webrtc_offer(request: Request) -> Response:
     """Answer an offer with a data channel; the session begins when that is open."""
     services = services_of(request)
-    peers = _peers(services)
+    peers = peers_of(services)
     services.readiness.require()
     body = await read_body(request, _MAX_BODY_BYTES, services.settings.stall_timeout_s)
     offer = parse_body(_Offer, body)
@@ -102,11 +102,16 @@ async def webrtc_offer(request: Request) -> Response:
 
 async def webrtc_stats(request: Request) -> Response:
     """Describe every live call."""
-    calls: list[dict[str, Any]] = await _peers(services_of(request)).stats()
+    calls: list[dict[str, Any]] = await peers_of(services_of(request)).stats()
     return JSONResponse({"calls": calls})
 
 
-def _peers(services: Services) -> Peers:
+def peers_of(services: Services) -> Peers:
+    """Return the peers of an application.
+
+    Raises:
+        NotInstalled: There can be none.
+    """
     if services.peers is None:
         raise NotInstalled("WebRTC", "webrtc")
     return services.peers

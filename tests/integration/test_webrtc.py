@@ -9,13 +9,20 @@ import time
 
 import numpy as np
 import pytest
-import soxr
 
 from cosyvoice_stream.fake import ChunkGate, FakeEngine
 from cosyvoice_stream.server import webrtc
 from cosyvoice_stream.server.rtc_track import FRAME_SAMPLES
-from support.call_peer import FRAME, RATE_HZ, CallPeer, Microphone, calling, is_loud, nobody_left
-from support.listening import REFERENCES, read_wav
+from support.call_peer import (
+    FRAME,
+    RATE_HZ,
+    CallPeer,
+    Microphone,
+    calling,
+    is_loud,
+    nobody_left,
+    somebody,
+)
 from support.served import serving
 
 pytestmark = pytest.mark.integration
@@ -23,12 +30,6 @@ pytestmark = pytest.mark.integration
 BEEP_HZ = 220.0
 WORD = "immediately"
 LONG = " ".join([WORD] * 20)
-
-
-def somebody():
-    """A voice for a microphone: int16 at 48 kHz."""
-    samples, rate = read_wav(REFERENCES / "festival_ked_male.wav")
-    return (soxr.resample(samples, rate, RATE_HZ) * 32767).astype(np.int16)
 
 
 def test_an_utterance_sounds_at_its_pitch_for_its_time_and_its_end_is_told(tmp_path):

@@ -12,10 +12,12 @@ from typing import Any
 
 import av
 import numpy as np
+import soxr
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError, MediaStreamTrack
 from numpy.typing import NDArray
 
+from support.listening import REFERENCES, read_wav
 from support.served import Served
 
 PATIENCE_S = 15.0
@@ -58,7 +60,6 @@ class CallPeer:
 
     def __init__(self, microphone: Microphone | None = None) -> None:
         self.connection = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-        self.channel = self.connection.createDataChannel("cosyvoice-stream.v1")
         self.messages: list[dict[str, Any]] = []
         self.packets: list[tuple[int, float]] = []
         """RTP time stamp and arrival of every packet."""
@@ -71,9 +72,13 @@ class CallPeer:
             self.connection.addTransceiver("audio", direction="recvonly")
         else:
             self.connection.addTrack(microphone)
-        self.channel.on("message", self._on_message)
         self.connection.on("track", self._on_track)
         self._watch_packets()
+        self._open_channel()
+
+    def _open_channel(self) -> None:
+        self.channel = self.connection.createDataChannel("cosyvoice-stream.v1")
+        self.channel.on("message", self._on_message)
 
     async def offer(self) -> str:
         await self.connection.setLocalDescription(await self.connection.createOffer())
@@ -165,6 +170,12 @@ class CallPeer:
 
 def is_loud(samples: NDArray[np.float32]) -> bool:
     return bool(np.abs(samples).max() > QUIET)
+
+
+def somebody() -> NDArray[np.int16]:
+    """A voice for a microphone: int16 at 48 kHz."""
+    samples, rate = read_wav(REFERENCES / "festival_ked_male.wav")
+    return (soxr.resample(samples, rate, RATE_HZ) * 32767).astype(np.int16)
 
 
 @contextlib.asynccontextmanager

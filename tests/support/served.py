@@ -153,7 +153,12 @@ class QuietServer(StreamServer):
 
 @contextlib.asynccontextmanager
 async def serving(
-    voices_dir: Path, engine: Engine | None = None, *, warm: bool = True, **settings: Any
+    voices_dir: Path,
+    engine: Engine | None = None,
+    *,
+    warm: bool = True,
+    patience_s: float = 2 * TIMEOUT_S,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
     """Serve an application on a free port; with `warm`, wait until it is ready.
 
@@ -174,7 +179,7 @@ async def serving(
             async with asyncio.timeout(TIMEOUT_S):
                 while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
                     await asyncio.sleep(0.001)
-            async with asyncio.timeout(2 * TIMEOUT_S):
+            async with asyncio.timeout(patience_s):
                 yield Served(services, server, port, announced)
         finally:
             server.should_exit = True
