@@ -10,7 +10,7 @@ import pytest
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
 from support.call_peer import FRAME, CallPeer, Microphone, calling, is_loud, nobody_left, somebody
-from support.served import serving
+from support.served import serving, until
 
 pytestmark = pytest.mark.integration
 
@@ -184,6 +184,7 @@ def test_video_is_answered_but_not_taken(tmp_path):
             assert reply.status == 201
             video = reply.body.decode().partition("m=video")[2]
             assert "a=inactive" in video
+            await until(lambda: bool(peer.decoded))
             assert not is_loud(peer.decoded[-1][1])
             await other.close()
 
