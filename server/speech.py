@@ -257,7 +257,8 @@ class Speech:
                     warnings=tuple(service.warnings(settings)),
                 )
                 sound = Sound(settings.sound.to_options(), info.sample_rate)
-                marks = SpeechMarks(self._way, info.sample_rate)
+                mouth = "mouth" in settings.marks
+                marks = SpeechMarks(self._way, info.sample_rate, mouth=mouth)
                 async with aclosing(made):
                     async for whole in made:
                         with self._stage("sound"):

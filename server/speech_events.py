@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from cosyvoice_stream.server.wire_replies import BookmarkTime, VisemeTime, WordTime
+from cosyvoice_stream.server.wire_replies import BookmarkTime, MouthTimes, VisemeTime, WordTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class MarksOut:
     words: tuple[WordTime, ...]
     visemes: tuple[VisemeTime, ...]
     bookmarks: tuple[BookmarkTime, ...] = ()
+    mouth: MouthTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)

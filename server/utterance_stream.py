@@ -55,8 +55,14 @@ class UtteranceStream:
         words = list(marks.words) if "word" in wanted else []
         visemes = list(marks.visemes) if "viseme" in wanted else []
         bookmarks = list(marks.bookmarks) or None
-        if words or visemes or bookmarks:
-            message = Marks(id=utterance.id, words=words, visemes=visemes, bookmarks=bookmarks)
+        if words or visemes or bookmarks or marks.mouth:
+            message = Marks(
+                id=utterance.id,
+                words=words,
+                visemes=visemes,
+                bookmarks=bookmarks,
+                mouth=marks.mouth,
+            )
             self._outbox.stream(utterance.number, message.to_json())
 
     def warning(self, utterance: Utterance, warning: WarningOut) -> None:

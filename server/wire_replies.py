@@ -22,7 +22,7 @@ class ServerMessageBase(BaseModel):
         return self.model_dump_json(exclude_none=self.omit_none, exclude=left_out)
 
 
-_LEFT_OUT: Final = ("bookmarks", "request_id", "reason", "resume")
+_LEFT_OUT: Final = ("bookmarks", "mouth", "request_id", "reason", "resume")
 """Fields that are absent rather than null."""
 
 
@@ -154,6 +154,15 @@ class BookmarkTime(BaseModel):
     at_ms: float
 
 
+class MouthTimes(BaseModel):
+    """How far the mouth is open, 0 to 1, at equal steps."""
+
+    start_ms: float
+    """Time of the first value."""
+    step_ms: float
+    values: list[float]
+
+
 class Marks(ServerMessageBase):
     """Times of words and visemes whose audio follows."""
 
@@ -163,6 +172,8 @@ class Marks(ServerMessageBase):
     visemes: list[VisemeTime] = []
     bookmarks: list[BookmarkTime] | None = None
     """Left out where there are none."""
+    mouth: MouthTimes | None = None
+    """Left out where it was not asked for."""
 
 
 class UtteranceWarning(ServerMessageBase):

@@ -34,7 +34,7 @@ MAX_LEXICON_ENTRIES: Final = 1000
 LEAD_MS_RANGE: Final = (20, 60_000)
 BUFFER_MS_RANGE: Final = (0, 60_000)
 
-MarkKind: TypeAlias = Literal["word", "viseme"]
+MarkKind: TypeAlias = Literal["word", "viseme", "mouth"]
 PriorityName: TypeAlias = Literal["interactive", "background"]
 
 

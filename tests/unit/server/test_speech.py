@@ -435,3 +435,22 @@ def test_a_loudness_is_kept_with_any_encoding_and_nothing_is_lost():
 def test_a_sound_out_of_range_is_refused(sound):
     with pytest.raises(InvalidOption):
         settings(sound=sound)
+
+
+@pytest.mark.parametrize("output", [{}, {"sample_rate": 8000}, {"encoding": "opus"}])
+@pytest.mark.parametrize("speed", [1.0, 2.0])
+def test_the_mouth_comes_before_its_sound_at_any_rate_and_speed(output, speed):
+    events = speak(service(), "Hello world", marks=["mouth"], output=output, speed=speed)
+    known_ms, rate, values = 0.0, events[0].sample_rate, []
+    for event in events:
+        if isinstance(event, MarksOut) and event.mouth is not None:
+            assert event.mouth.start_ms == len(values) * event.mouth.step_ms
+            values += event.mouth.values
+            known_ms = len(values) * event.mouth.step_ms
+        elif isinstance(event, AudioOut):
+            assert event.end_sample * 1000 / rate <= known_ms
+    assert values[4] > 0.3
+    assert values[-1] == 0.0
+    if speed == 1.0:
+        assert values[14] == 0.0  # 260 to 280 ms, between the two words
+    assert events[-1].audio_ms / 20 <= len(values) <= events[-1].audio_ms / 20 + 3
