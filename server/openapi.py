@@ -116,7 +116,9 @@ def _operation(method: str, path: str, route: Route, schemas: dict[str, Any]) ->
     operation: dict[str, Any] = {
         "tags": [next(tag for prefix, tag in TAGS if path.startswith(prefix))],
         "summary": " ".join(lines).rstrip(".").replace("``", "`"),
-        "operationId": f"{name}_{method.lower()}" if len(route.methods or ()) > 2 else name,
+        "operationId": f"{route.name}_{method.lower()}"
+        if len(route.methods or ()) > 2
+        else route.name,
         "parameters": _parameters(path, details),
         "responses": {
             str(details.status): _success(details),

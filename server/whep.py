@@ -40,12 +40,12 @@ def whep_routes() -> list[Route]:
         Route("/whep/{session}", whep_offer, methods=["POST"]),
         Route("/whip/{session}", whip_offer, methods=["POST"]),
         *(
-            Route(f"/{name}/{{session}}/{{peer}}", handler, methods=[method])
+            Route(f"/{name}/{{session}}/{{peer}}", handler, methods=[method], name=f"{name}_{what}")
             for name in ("whep", "whip")
-            for method, handler in (
-                ("PATCH", whep_candidates),
-                ("DELETE", whep_goodbye),
-                ("OPTIONS", whep_options),
+            for method, what, handler in (
+                ("PATCH", "candidates", whep_candidates),
+                ("DELETE", "goodbye", whep_goodbye),
+                ("OPTIONS", "options", whep_options),
             )
         ),
     ]

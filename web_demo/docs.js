@@ -1,6 +1,6 @@
 // Shows the server's own OpenAPI document and lets one try its requests. Nothing comes from elsewhere.
 
-const METHODS = ["get", "post", "put", "patch", "delete"];
+const METHODS = ["get", "post", "put", "patch", "delete", "options"];
 const TEXT = /json|^text\//;
 const key = document.getElementById("key");
 

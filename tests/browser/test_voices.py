@@ -37,7 +37,7 @@ def test_three_taps_from_the_microphone_to_hearing_it(page: Page) -> None:
     assert page.inner_text("#hint")
     # It ends by itself when the speaker pauses.
     expect(page.locator("#hear")).to_be_visible(timeout=RECORDING_S * 1000)
-    expect(page.locator("#report-items li")).to_have_count(10)
+    expect(page.locator("#report-items li")).to_have_count(12)
     photograph(page, "accepted")
     assert page.locator("#voices input:checked").get_attribute("value") != "heart"
     page.click("#hear")
