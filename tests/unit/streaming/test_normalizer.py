@@ -143,11 +143,13 @@ def test_marks_for_the_engine_stay(text):
 def test_time_is_linear(unit):
     def seconds(chars):
         text = unit * (chars // len(unit))
-        start = time.process_time()
-        words(text)
-        return time.process_time() - start
+        runs = []
+        for _ in range(3):
+            start = time.process_time()
+            words(text)
+            runs.append(time.process_time() - start)
+        return min(runs)  # collecting garbage of other tests may fall into a run
 
-    seconds(2_000)
     assert seconds(30_000) < 10 * 3 * max(seconds(3_000), 0.002)
     assert seconds(3_000) < 0.6
 
