@@ -24,7 +24,7 @@ from cosyvoice_stream.models.causal_vocoder import VocoderState, vocode
 from cosyvoice_stream.models.centred_vocoder import CentredState, vocode_centred
 from cosyvoice_stream.models.conformer import ConformerConfig
 from cosyvoice_stream.models.dit import DitConfig
-from cosyvoice_stream.models.flow import BLOCK_TOKENS, Flow, FlowV2, FlowV3
+from cosyvoice_stream.models.flow import BLOCK_FRAMES, BLOCK_TOKENS, Flow, FlowV2, FlowV3
 from cosyvoice_stream.models.hift import Hift, HiftConfig
 from cosyvoice_stream.models.qwen2 import KvCache, Qwen2Config
 from cosyvoice_stream.models.speech_lm import SPEECH_CODES, V2_IDS, V3_IDS, SpeechLm
@@ -85,12 +85,16 @@ def transformers_token_ms(context: int) -> float | None:
     return statistics.median(times)
 
 
-def block_costs(flow: Flow, vocoder: Callable[[torch.Tensor], object]) -> dict[int, tuple]:
+def block_costs(
+    flow: Flow, vocoder: Callable[[torch.Tensor], object], left_s: int | None
+) -> dict[int, tuple]:
     """Flow and vocoder milliseconds of the block at each of `OFFSETS`, and the state's bytes."""
     count = PROMPT_TOKENS + max(OFFSETS) + BLOCK_TOKENS
     tokens = torch.randint(0, SPEECH_CODES, (1, count + 3))
     state = flow.begin(torch.randn(1, 192), torch.randn(1, 2 * PROMPT_TOKENS, 80))
     flow([state], tokens[:, :PROMPT_TOKENS], tokens[:, PROMPT_TOKENS : PROMPT_TOKENS + 3])
+    state = state.fork()
+    state.left_frames = None if left_s is None else BLOCK_FRAMES * left_s
     costs = {}
     for start in range(PROMPT_TOKENS, count, BLOCK_TOKENS):
         end = start + BLOCK_TOKENS
@@ -125,6 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--versions", default="2,3")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--left-context-s", type=int, help="bound what the flow looks back at")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -139,7 +144,7 @@ def main() -> None:
             del lm
             print(f"v{version} LM, ms per token by context: {row}")
             print(f"v{version} LM, ms per token and sequence at context 200 by batch: {batches}")
-            costs = block_costs(*networks(version))
+            costs = block_costs(*networks(version), arguments.left_context_s)
             print(
                 f"v{version} block of 25 tokens: offset → flow ms, vocoder ms, state MiB: {costs}"
             )
