@@ -11,7 +11,8 @@ import types
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from cosyvoice_stream.server.settings import PREFIX, Settings
+from cosyvoice_stream.server.environment import PREFIX
+from cosyvoice_stream.server.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = {"docs/settings.md": "settings_page", ".env.example": "env_example"}

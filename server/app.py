@@ -24,6 +24,7 @@ from cosyvoice_stream.server.elevenlabs_speech import elevenlabs_speech_routes
 from cosyvoice_stream.server.elevenlabs_voices import elevenlabs_voice_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
 from cosyvoice_stream.server.engine_keeper import EngineKeeper
+from cosyvoice_stream.server.environment import PREFIX
 from cosyvoice_stream.server.grpc_service import GrpcService
 from cosyvoice_stream.server.http import answer_unexpected, api_routes, exception_handlers
 from cosyvoice_stream.server.lexicon_book import LexiconBook
@@ -41,7 +42,7 @@ from cosyvoice_stream.server.prompts import Prompt, load_prompts, speak_prompts
 from cosyvoice_stream.server.reference_api import reference_routes
 from cosyvoice_stream.server.services import Readiness, Services, session_defaults, session_limits
 from cosyvoice_stream.server.sessions import Sessions
-from cosyvoice_stream.server.settings import PREFIX, Settings
+from cosyvoice_stream.server.settings import Settings
 from cosyvoice_stream.server.speech import SpeechService
 from cosyvoice_stream.server.vendor_paths import VendorPaths
 from cosyvoice_stream.server.voice_service import VoiceService

@@ -20,7 +20,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Final, Literal
 
-from cosyvoice_stream.server.settings import PREFIX, Settings
+from cosyvoice_stream.server.environment import PREFIX
+from cosyvoice_stream.server.settings import Settings
 
 Verdict = Literal["ok", "warn", "fail"]
 

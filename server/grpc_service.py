@@ -15,12 +15,12 @@ from cosyvoice_stream.errors import ConfigError, InvalidMessage, PeerGone, Voice
 from cosyvoice_stream.server.access import KeyRing, bearer_token, key_name
 from cosyvoice_stream.server.counted_speech import CountedSpeech
 from cosyvoice_stream.server.encoders import wav_header
+from cosyvoice_stream.server.environment import PREFIX
 from cosyvoice_stream.server.error_map import error_json, error_kind, log_internal
 from cosyvoice_stream.server.error_shapes import sentence
 from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.reference_api import Inference, prepare
 from cosyvoice_stream.server.services import Services
-from cosyvoice_stream.server.settings import PREFIX
 from cosyvoice_stream.server.speech import AudioOut
 
 logger = logging.getLogger(__name__)

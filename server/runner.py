@@ -24,9 +24,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from cosyvoice_stream.engine import Engine
 from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.server.app import create_app
+from cosyvoice_stream.server.environment import PREFIX
 from cosyvoice_stream.server.observability import configure_logging
 from cosyvoice_stream.server.services import Services
-from cosyvoice_stream.server.settings import PREFIX, Settings
+from cosyvoice_stream.server.settings import Settings
 from cosyvoice_stream.server.websocket import StreamWebSocketProtocol
 from cosyvoice_stream.server.wire import MAX_MESSAGE_BYTES
 

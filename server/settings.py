@@ -1,4 +1,4 @@
-"""The settings of the server, and the only place that reads the environment.
+"""The settings of the server; with `environment` the only place that reads the environment.
 
 Values come, in falling order of rank, from arguments, from environment variables that begin with
 ``COSYVOICE_STREAM_``, and from such lines in a file ``.env`` in the working directory. A key with
@@ -12,30 +12,16 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
-import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from dotenv import dotenv_values
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from cosyvoice_stream.errors import ConfigError
-
-PREFIX: Final = "COSYVOICE_STREAM_"
-"""Of every environment variable that this package reads."""
-
-_NEAR_MISS = 0.9
-"""Similarity (`difflib`) from which a key without our prefix is taken for a misspelt one of ours;
-``COSYVOICE_STREAMS_PORT`` has 0.98, ``COSYVOICE_PORT`` 0.78."""
-
-_KUBERNETES_LINK = re.compile(rf"{PREFIX}(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)?")
-"""Variables that Kubernetes sets in every pod beside a Service named ``cosyvoice-stream``; it also
-sets ``…_PORT`` to an address such as ``tcp://10.0.0.7:8000``."""
+from cosyvoice_stream.server.environment import PREFIX, Environment
 
 
 def user_data_dir() -> Path:
@@ -123,55 +109,6 @@ PortRange = Annotated[tuple[int, int], BeforeValidator(_split_ports)]
 Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_commas)]
 FolderPath = Annotated[Path, AfterValidator(_expand_home)]
 FilePath = Annotated[Path, AfterValidator(_expand_home)]
-
-
-class _Environment(PydanticBaseSettingsSource):
-    """``.env`` below the process environment, reduced to our own keys.
-
-    Raises:
-        ConfigError: A key is ours by its prefix, or nearly, and names no setting.
-    """
-
-    def __init__(self, settings_cls: type[BaseSettings], env_file: Any) -> None:
-        super().__init__(settings_cls)
-        fields = frozenset(settings_cls.model_fields)
-        self._values: dict[str, str] = {}
-        if isinstance(env_file, str | Path) and Path(env_file).is_file():
-            in_file = dotenv_values(env_file, encoding="utf-8", interpolate=False)
-            self._values |= _our_values(in_file, fields, str(env_file))
-        self._values |= _our_values(os.environ, fields, "the environment")
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return self._values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return dict(self._values)
-
-
-def _our_values(
-    variables: Mapping[str, str | None], fields: frozenset[str], place: str
-) -> dict[str, str]:
-    """Return field name → text for our keys among `variables`; empty values count as absent."""
-    valid = {PREFIX + name.upper(): name for name in fields}
-    values = {}
-    for key, value in variables.items():
-        upper = key.upper()
-        if _KUBERNETES_LINK.fullmatch(upper):
-            continue
-        if upper in valid:
-            if value and not value.startswith(("tcp://", "udp://")):
-                values[valid[upper]] = value
-            continue
-        near = difflib.get_close_matches(upper, valid, n=1, cutoff=_NEAR_MISS)
-        if upper.startswith(PREFIX):
-            near = near or difflib.get_close_matches(upper, valid, n=1, cutoff=0.0)
-        elif not near:
-            continue
-        raise ConfigError(
-            f"{place} sets {key}, which is not a setting",
-            how_to_fix=f"did you mean {near[0]}? All settings are in docs/settings.md",
-        )
-    return values
 
 
 class Settings(BaseSettings):
@@ -368,7 +305,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Replace pydantic's readers, which ignore unknown variables, by a strict one."""
         env_file = getattr(dotenv_settings, "env_file", None)
-        return init_settings, _Environment(settings_cls, env_file)
+        return init_settings, Environment(settings_cls, env_file)
 
 
 def load_settings(**overrides: Any) -> Settings:

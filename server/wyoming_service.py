@@ -7,10 +7,10 @@ import json
 from typing import Any, Final
 
 from cosyvoice_stream.errors import ConfigError, PeerGone, VoiceStreamError
+from cosyvoice_stream.server.environment import PREFIX
 from cosyvoice_stream.server.error_map import error_json
 from cosyvoice_stream.server.error_shapes import sentence
 from cosyvoice_stream.server.services import Services
-from cosyvoice_stream.server.settings import PREFIX
 from cosyvoice_stream.server.transport import PeerLost
 from cosyvoice_stream.server.vendor_socket import TranslatingTransport
 from cosyvoice_stream.server.wire import MAX_MESSAGE_BYTES

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cosyvoice_stream.errors import ConfigError
-from cosyvoice_stream.server.settings import PREFIX, Settings, is_loopback, load_settings
+from cosyvoice_stream.server.environment import PREFIX
+from cosyvoice_stream.server.settings import Settings, is_loopback, load_settings
 
 pytestmark = pytest.mark.unit
 
