@@ -14,7 +14,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from starlette.responses import JSONResponse
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -28,7 +27,7 @@ from cosyvoice_stream.server.error_map import (
     http_status,
     log_internal,
 )
-from cosyvoice_stream.server.error_shapes import WrongField, openai_error, shaped
+from cosyvoice_stream.server.error_shapes import WrongField, openai_error
 from cosyvoice_stream.server.json_body import check_chars, parse_body
 from cosyvoice_stream.server.limits import Caller
 from cosyvoice_stream.server.realtime_events import (
@@ -46,7 +45,7 @@ from cosyvoice_stream.server.realtime_items import Conversation, new_id
 from cosyvoice_stream.server.realtime_response import Response, Wish
 from cosyvoice_stream.server.services import Services, services_of
 from cosyvoice_stream.server.transport import Transport
-from cosyvoice_stream.server.websocket import WebSocketTransport
+from cosyvoice_stream.server.websocket import WebSocketTransport, deny
 
 logger = logging.getLogger(__name__)
 
@@ -87,9 +86,7 @@ async def openai_realtime(websocket: WebSocket) -> None:
         services.readiness.require()
         services.sessions.check_room(key)
     except VoiceStreamError as error:
-        path = websocket.scope["path"]
-        status, body = shaped(path, http_status(error), error_json(error), error)
-        await websocket.send_denial_response(JSONResponse(body, status))
+        await deny(websocket, error)
         return
     beta = "realtime=v1" in websocket.headers.get("openai-beta", "")
     session = RealtimeSession(

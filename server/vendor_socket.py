@@ -17,16 +17,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any
 
-from starlette.responses import JSONResponse
 from starlette.websockets import WebSocket
 
 from cosyvoice_stream.errors import VoiceStreamError
 from cosyvoice_stream.server.access import caller_key
-from cosyvoice_stream.server.error_map import error_json, http_status
-from cosyvoice_stream.server.error_shapes import shaped
 from cosyvoice_stream.server.services import services_of
 from cosyvoice_stream.server.transport import Closed, Transport
-from cosyvoice_stream.server.websocket import WebSocketTransport
+from cosyvoice_stream.server.websocket import WebSocketTransport, deny
 from cosyvoice_stream.server.wire import AudioHeader, ServerMessage, parse_server_message
 
 
@@ -146,9 +143,7 @@ async def serve_codec(websocket: WebSocket, codec: Codec) -> None:
     try:
         services.sessions.check_room(key)
     except VoiceStreamError as error:
-        path = websocket.scope["path"]
-        status, body = shaped(path, http_status(error), error_json(error), error)
-        await websocket.send_denial_response(JSONResponse(body, status))
+        await deny(websocket, error)
         return
     await websocket.accept()
     link = WebSocketTransport(websocket)

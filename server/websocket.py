@@ -21,6 +21,7 @@ from websockets.http11 import Request
 from cosyvoice_stream.errors import InvalidMessage, InvalidState, PeerGone, VoiceStreamError
 from cosyvoice_stream.server.access import caller_key
 from cosyvoice_stream.server.error_map import error_json, http_status
+from cosyvoice_stream.server.error_shapes import shaped
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.transport import PeerLost
 from cosyvoice_stream.server.wire import PROTOCOL
@@ -117,6 +118,13 @@ class WebSocketTransport:
         return self._unsent()
 
 
+async def deny(websocket: WebSocket, error: VoiceStreamError) -> None:
+    """Refuse a handshake, in the shape that clients of its path expect."""
+    path = websocket.scope["path"]
+    status, body = shaped(path, http_status(error), error_json(error), error)
+    await websocket.send_denial_response(JSONResponse(body, status))
+
+
 async def websocket_endpoint(websocket: WebSocket) -> None:
     """``/v1/stream``: agree on the subprotocol and the framing, then run or resume a session."""
     sessions: Sessions = websocket.app.state.sessions
@@ -133,8 +141,7 @@ async def websocket_endpoint(websocket: WebSocket) -> None:
             received = _count(query, "received")
             known = sessions.find(token, received, key)
     except VoiceStreamError as error:
-        body = {"error": error_json(error)}
-        await websocket.send_denial_response(JSONResponse(body, http_status(error)))
+        await deny(websocket, error)
         return
     await websocket.accept(subprotocol)
     link = WebSocketTransport(websocket)
