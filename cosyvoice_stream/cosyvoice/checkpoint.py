@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cosyvoice_stream.cosyvoice.spec_yaml import Tagged, read_spec_yaml
-from cosyvoice_stream.cosyvoice.versions import BLANK_EN as BLANK_EN
-from cosyvoice_stream.cosyvoice.versions import V1_YAML, VERSIONS, Version
+from cosyvoice_stream.cosyvoice.versions import BLANK_EN, V1_YAML, VERSIONS, Version
 from cosyvoice_stream.errors import ModelLoadError
 from cosyvoice_stream.models.conformer import ConformerConfig
 from cosyvoice_stream.models.dit import DitConfig
@@ -25,6 +24,8 @@ from cosyvoice_stream.models.unet import UnetConfig
 
 TRAINING_KEYS = frozenset({"epoch", "step"})
 SHOWN_KEYS = 5
+UNREADABLE = (RuntimeError, OSError, pickle.UnpicklingError, EOFError, ValueError)
+"""What `torch.load` raises for a file that is truncated or holds more than tensors."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ def load_weights(module: nn.Module, path: Path) -> None:
     """
     try:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except (RuntimeError, OSError, pickle.UnpicklingError, EOFError, ValueError) as error:
+    except UNREADABLE as error:
         raise ModelLoadError(
             f"{path} cannot be read as weights: it is truncated or not a checkpoint",
             how_to_fix="download the file again",

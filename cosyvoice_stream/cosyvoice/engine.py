@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +40,7 @@ from cosyvoice_stream.errors import (
     SynthesisFailed,
     VoiceStreamError,
 )
-from cosyvoice_stream.handover import close_text, make_wakeup
+from cosyvoice_stream.handover import close_text, make_wakeup, take_chunks
 from cosyvoice_stream.models.flow import BLOCK_FRAMES
 from cosyvoice_stream.streaming.style import told
 from cosyvoice_stream.types import (
@@ -254,7 +255,8 @@ class CosyVoiceEngine:
         )
         try:
             device.add(utterance, background=options.background)
-            async with aclosing(_chunks(utterance, device, arrived, taken)) as chunks:
+            made_room = partial(device.wake, utterance)
+            async with aclosing(take_chunks(utterance, made_room, arrived, taken)) as chunks:
                 async for chunk in chunks:
                     if chunk.final:
                         # What was wrong with the text is said after the audio before it.
@@ -326,21 +328,6 @@ class CosyVoiceEngine:
         if not voice.tensors and voice.voice_id in self._presets:
             return self._presets[voice.voice_id]
         return VoiceParts.of(voice)
-
-
-async def _chunks(
-    utterance: Utterance, device: DeviceLoop, arrived: asyncio.Event, taken: asyncio.Event
-) -> AsyncGenerator[PcmChunk, None]:
-    """Take chunks as they are made, up to the final one."""
-    while True:
-        arrived.clear()
-        taken.set()
-        while (chunk := utterance.take()) is not None:
-            device.wake(utterance)
-            yield chunk
-            if chunk.final:
-                return
-        await arrived.wait()
 
 
 def _load(spec: ModelSpec, config: EngineConfig) -> _Loaded:

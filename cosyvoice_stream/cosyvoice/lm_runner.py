@@ -38,11 +38,6 @@ class Prefix:
         """How many rows it stands for."""
         return self.keys.shape[2]
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of it."""
-        return self.keys.nbytes + self.values.nbytes
-
 
 class Dice:
     """Randomness and memory of one utterance's draws; the same alone and in any batch.
@@ -105,11 +100,6 @@ class LmRunner:
     def capacity(self) -> int:
         """Rows of one utterance."""
         return self._cache.capacity
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the cache."""
-        return self._cache.keys.nbytes + self._cache.values.nbytes
 
     @property
     def free_slots(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cosyvoice_stream.cosyvoice.checkpoint import UNREADABLE
 from cosyvoice_stream.cosyvoice.voice_parts import VoiceParts
 from cosyvoice_stream.errors import ModelLoadError
 from cosyvoice_stream.models.dit import MEL
@@ -28,7 +28,7 @@ def read_presets(path: Path) -> dict[str, VoiceParts]:
         return {}
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, pickle.UnpicklingError, EOFError, ValueError) as error:
+    except UNREADABLE as error:
         raise ModelLoadError(
             f"{path} cannot be read: it is truncated or holds more than tensors",
             how_to_fix="download it again, or remove it to go without its speakers",

@@ -9,11 +9,10 @@ from typing import Final
 from cosyvoice_stream.cosyvoice.segments import SegmentCutter, SegmentText
 from cosyvoice_stream.cosyvoice.tokenizer import TextTokenizer
 from cosyvoice_stream.cosyvoice.utterance import TextPiece, Utterance
-from cosyvoice_stream.types import Flush, TextStream
+from cosyvoice_stream.handover import cut_text
+from cosyvoice_stream.types import TextStream
 
 MAX_WAITING_PIECES: Final = 8
-MAX_SPLIT_CHARS: Final = 2000
-"""The loop gets its turn after so much text."""
 
 
 async def read_text(
@@ -45,15 +44,7 @@ async def read_text(
                 wake(utterance)
 
     try:
-        async for piece in text:
-            if isinstance(piece, Flush):
-                await feed(cutter.break_here())
-                continue
-            for start in range(0, len(piece), MAX_SPLIT_CHARS):
-                await feed(cutter.push(piece[start : start + MAX_SPLIT_CHARS]))
-                if start + MAX_SPLIT_CHARS < len(piece):
-                    await asyncio.sleep(0)
-        await feed(cutter.flush())
+        await cut_text(text, cutter, feed)
     finally:
         utterance.finish()
         wake(utterance)

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ from cosyvoice_stream.errors import (
     UnsupportedLanguage,
     VoiceStreamError,
 )
-from cosyvoice_stream.handover import close_text, make_wakeup
+from cosyvoice_stream.handover import close_text, cut_text, make_wakeup, take_chunks
 from cosyvoice_stream.lite.acoustic import (
     MODEL_SHA256,
     SAMPLE_RATE,
@@ -40,7 +41,6 @@ from cosyvoice_stream.types import (
     MAX_SEED,
     EngineInfo,
     Feature,
-    Flush,
     PcmChunk,
     ReferenceAudio,
     Samples,
@@ -56,8 +56,6 @@ OTHER_ENGINES: Final = ("cosyvoice",)
 FINGERPRINT: Final = f"{NAME}-{MODEL_SHA256[:12]}-{REVISION}"
 MAX_WAITING_CLAUSES: Final = 8
 """Text is taken no further ahead of speech than this."""
-MAX_SPLIT_CHARS: Final = 2000
-"""The loop gets its turn after so much text; splitting it takes 2 ms."""
 CALIBRATION_TEXT: Final = (
     "The early birds sang over quiet hills while children walked to school, "
     "and a warm breeze moved the tall grass beside the road."
@@ -225,8 +223,9 @@ class LiteEngine:
         taken = asyncio.Event()
         reader = asyncio.create_task(_read(text, work, loaded.pool, taken))
         loaded.pool.add(work, background=options.background)
+        wake = partial(loaded.pool.wake, work)
         try:
-            async with aclosing(_chunks(work, loaded.pool, arrived, taken)) as chunks:
+            async with aclosing(take_chunks(work, wake, arrived, taken)) as chunks:
                 async for chunk in chunks:
                     if chunk.final:
                         # What was wrong with the text is said after the audio before it.
@@ -239,26 +238,10 @@ class LiteEngine:
             await close_text(text)
 
 
-async def _chunks(
-    work: UtteranceWork, pool: WorkPool, arrived: asyncio.Event, taken: asyncio.Event
-) -> AsyncGenerator[PcmChunk, None]:
-    """Take chunks as they are made, up to the final one."""
-    while True:
-        arrived.clear()
-        taken.set()
-        while (chunk := work.take()) is not None:
-            pool.wake(work)
-            yield chunk
-            if chunk.final:
-                return
-        await arrived.wait()
-
-
 async def _read(
     text: TextStream, work: UtteranceWork, pool: WorkPool, taken: asyncio.Event
 ) -> None:
     """Cut the text into clauses and feed them, not too far ahead."""
-    splitter = ClauseSplitter()
 
     async def feed(clauses: list[Clause]) -> None:
         for clause in clauses:
@@ -270,15 +253,7 @@ async def _read(
             pool.wake(work)
 
     try:
-        async for piece in text:
-            if isinstance(piece, Flush):
-                await feed(splitter.break_here())
-                continue
-            for start in range(0, len(piece), MAX_SPLIT_CHARS):
-                await feed(splitter.push(piece[start : start + MAX_SPLIT_CHARS]))
-                if start + MAX_SPLIT_CHARS < len(piece):
-                    await asyncio.sleep(0)
-        await feed(splitter.flush())
+        await cut_text(text, ClauseSplitter(), feed)
     finally:
         work.finish()
         pool.wake(work)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cosyvoice_stream.errors import ModelLoadError
+from cosyvoice_stream.handover import MAX_CUT_CHARS
 from cosyvoice_stream.lite import engine as engine_module
 from cosyvoice_stream.lite.acoustic import AcousticModel
 from cosyvoice_stream.lite.engine import LiteEngine
@@ -197,7 +198,7 @@ def test_a_large_text_is_split_in_small_pieces(
         await engine.close()
 
     asyncio.run(test())
-    assert max(pushed) <= engine_module.MAX_SPLIT_CHARS
+    assert max(pushed) <= MAX_CUT_CHARS
     assert sum(pushed) < 50_000, "text is not taken far ahead of speech"
 
 
