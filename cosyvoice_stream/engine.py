@@ -9,6 +9,7 @@ from cosyvoice_stream.types import (
     EngineInfo,
     PcmChunk,
     ReferenceAudio,
+    SpeechStream,
     SynthesisOptions,
     TextStream,
     Voice,
@@ -77,5 +78,27 @@ class Engine(Protocol):
         """End what runs, join all threads, free the model. Safe to call twice.
 
         Utterances that are still being taken end with `SynthesisFailed`. `start` may follow.
+        """
+        ...
+
+
+@runtime_checkable
+class Converter(Protocol):
+    """What an `Engine` with `Feature.CONVERSION` can do besides."""
+
+    def convert(
+        self, speech: SpeechStream, voice: Voice, options: SynthesisOptions
+    ) -> AsyncGenerator[PcmChunk, None]:
+        """Say what somebody else says, when and how he says it, in another voice.
+
+        Args:
+            speech: Mono samples at 16 kHz. A stream is consumed only by this call and spoken while
+                it comes; speech that is there as a whole is converted more exactly.
+            voice: See `Engine.synthesize`.
+            options: Of these `seed`, `speed`, `volume` and `flow_steps` count.
+
+        Returns:
+            See `Engine.synthesize`, also for the errors and for what closing it does. Speech of no
+            samples gives one empty final chunk.
         """
         ...

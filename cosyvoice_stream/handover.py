@@ -25,9 +25,9 @@ def make_wakeup(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callab
     return wake
 
 
-async def close_text(text: TextStream) -> None:
-    """Close a text stream that can be closed."""
-    close = getattr(text, "aclose", None)
+async def close_stream(stream: object) -> None:
+    """Close what an utterance is made from, where it can be closed."""
+    close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
 

@@ -32,6 +32,11 @@ FLUSH: Final = Flush()
 TextStream: TypeAlias = AsyncIterator[str | Flush]
 """Text in arbitrary fragments, in order; a `Flush` between two fragments ends a clause."""
 
+CONVERSION_HZ: Final = 16_000
+"""Sample rate of speech that another voice is to say."""
+SpeechStream: TypeAlias = "AsyncIterator[Samples] | Samples"
+"""Mono speech at `CONVERSION_HZ`: fragments of any length as they come, or all of it."""
+
 
 class Feature(StrEnum):
     """What an engine can do beyond plain synthesis."""
@@ -52,6 +57,8 @@ class Feature(StrEnum):
     """Words written in ARPAbet within the text."""
     PINYIN = "pinyin"
     """Syllables written in pinyin within the text."""
+    CONVERSION = "conversion"
+    """Recorded or live speech can be said by another voice; see `engine.Converter`."""
     SAMPLING = "sampling"
     """Speech is drawn at random: temperature, top_p, top_k and flow_steps change how."""
 

@@ -5,34 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import torch
-
 from cosyvoice_stream.cosyvoice import default_voice
-from cosyvoice_stream.cosyvoice.checkpoint import ModelSpec, read_spec
+from cosyvoice_stream.cosyvoice.checkpoint import read_spec
 from cosyvoice_stream.cosyvoice.config import EngineConfig
-from cosyvoice_stream.cosyvoice.device import DeviceLoop
-from cosyvoice_stream.cosyvoice.lm_runner import LmRunner
-from cosyvoice_stream.cosyvoice.networks import Networks, load_networks
+from cosyvoice_stream.cosyvoice.loaded import Loaded, load
 from cosyvoice_stream.cosyvoice.presets import read_presets
 from cosyvoice_stream.cosyvoice.prompt import lm_prompt
-from cosyvoice_stream.cosyvoice.prompt_cache import PromptCache, voice_key
+from cosyvoice_stream.cosyvoice.prompt_cache import voice_key
 from cosyvoice_stream.cosyvoice.reading import read_text
-from cosyvoice_stream.cosyvoice.reference_models import ReferenceModels
 from cosyvoice_stream.cosyvoice.sampling import SamplingParams
-from cosyvoice_stream.cosyvoice.segment_audio import AudioRunner
 from cosyvoice_stream.cosyvoice.segments import LONGEST_S
-from cosyvoice_stream.cosyvoice.tokenizer import TextTokenizer
+from cosyvoice_stream.cosyvoice.speech_source import LONGEST_WHOLE_TOKENS, read_speech
 from cosyvoice_stream.cosyvoice.utterance import Plan, Utterance
-from cosyvoice_stream.cosyvoice.versions import BLANK_EN
 from cosyvoice_stream.cosyvoice.voice_parts import VoiceParts
-from cosyvoice_stream.cosyvoice.worker import Worker
 from cosyvoice_stream.errors import (
     EngineBusy,
     EnrolmentRejected,
@@ -40,8 +32,7 @@ from cosyvoice_stream.errors import (
     SynthesisFailed,
     VoiceStreamError,
 )
-from cosyvoice_stream.handover import close_text, make_wakeup, take_chunks
-from cosyvoice_stream.models.flow import BLOCK_FRAMES
+from cosyvoice_stream.handover import close_stream, make_wakeup, take_chunks
 from cosyvoice_stream.streaming.style import told
 from cosyvoice_stream.types import (
     MAX_SEED,
@@ -49,6 +40,7 @@ from cosyvoice_stream.types import (
     Feature,
     PcmChunk,
     ReferenceAudio,
+    SpeechStream,
     SynthesisOptions,
     TextStream,
     Voice,
@@ -69,18 +61,8 @@ TOKENS_PER_SECOND: Final = 25
 LONGEST_SEGMENT_TOKENS: Final = round(1.5 * LONGEST_S * TOKENS_PER_SECOND)
 """For admission: estimates of spoken length are rough."""
 
-
-@dataclass
-class _Loaded:
-    """What exists between `start` and `close`."""
-
-    networks: Networks
-    tokenizer: TextTokenizer
-    references: ReferenceModels
-    device: DeviceLoop
-    worker: Worker
-    budget_bytes: int | None
-    """Memory for the flow states of live utterances."""
+_Reader = Callable[[Utterance, asyncio.Event], Coroutine[None, None, None]]
+"""Feeds an utterance until its source ends; the event is set whenever chunks have been taken."""
 
 
 class CosyVoiceEngine:
@@ -99,7 +81,7 @@ class CosyVoiceEngine:
         self._spec = read_spec(folder)
         version = self._spec.version
         self._presets = read_presets(folder / "spk2info.pt")
-        self._loaded: _Loaded | None = None
+        self._loaded: Loaded | None = None
         self._starting = asyncio.Lock()
         self._live = 0
         self._reserved_bytes = 0
@@ -108,6 +90,7 @@ class CosyVoiceEngine:
         if not names:
             names = {default_voice.VOICE_ID: default_voice.NAME}
         features = {Feature.CLONING, Feature.INSTRUCT, Feature.SAMPLING, Feature.SOUNDS}
+        features.add(Feature.CONVERSION)
         if version.number >= 3:
             features |= {Feature.ARPABET, Feature.PINYIN}
         self._info = EngineInfo(
@@ -140,7 +123,7 @@ class CosyVoiceEngine:
         async with self._starting:
             if self._loaded is not None:
                 return
-            loaded = await asyncio.to_thread(_load, self._spec, self._config)
+            loaded = await asyncio.to_thread(load, self._spec, self._config)
             self._loaded = loaded
             try:
                 if not self._presets:
@@ -151,7 +134,7 @@ class CosyVoiceEngine:
                 await asyncio.to_thread(loaded.device.close)
                 raise ModelLoadError("the self-test of the CosyVoice engine failed") from error
 
-    async def _make_default_voice(self, loaded: _Loaded) -> None:
+    async def _make_default_voice(self, loaded: Loaded) -> None:
         reference = await default_voice.default_reference()
         self._presets[default_voice.VOICE_ID] = await asyncio.to_thread(
             loaded.references.read, [reference], default_voice.TRANSCRIPT
@@ -185,7 +168,7 @@ class CosyVoiceEngine:
                 await asyncio.to_thread(loaded.device.close)
                 loaded.worker.free_memory()
 
-    def _running(self) -> _Loaded:
+    def _running(self) -> Loaded:
         if self._loaded is None:
             raise EngineBusy(BUSY_RETRY_S, "the engine is not running")
         return self._loaded
@@ -245,14 +228,55 @@ class CosyVoiceEngine:
     ) -> AsyncGenerator[PcmChunk, None]:
         loaded = self._running()
         plan = self._plan(loaded, voice, options)
+        tokenizer, wake = loaded.tokenizer, loaded.device.wake
+
+        def read(utterance: Utterance, taken: asyncio.Event) -> Coroutine[None, None, None]:
+            return read_text(text, utterance, tokenizer, wake, taken)
+
+        try:
+            async with aclosing(self._run(loaded, plan, options, read)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            await close_stream(text)
+
+    def convert(
+        self, speech: SpeechStream, voice: Voice, options: SynthesisOptions
+    ) -> AsyncGenerator[PcmChunk, None]:
+        """See `Converter.convert`.
+
+        Raises:
+            EngineBusy: See `synthesize`.
+        """
+        return self._convert(speech, voice, options)
+
+    async def _convert(
+        self, speech: SpeechStream, voice: Voice, options: SynthesisOptions
+    ) -> AsyncGenerator[PcmChunk, None]:
+        loaded = self._running()
+        plan = replace(self._plan(loaded, voice, options), prompt=None)
+        tokenize, wake = loaded.references.speech_tokens, loaded.device.wake
+
+        def read(utterance: Utterance, taken: asyncio.Event) -> Coroutine[None, None, None]:
+            return read_speech(speech, utterance, tokenize, wake, taken)
+
+        try:
+            async with aclosing(self._run(loaded, plan, options, read)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            await close_stream(speech)
+
+    async def _run(
+        self, loaded: Loaded, plan: Plan, options: SynthesisOptions, read: _Reader
+    ) -> AsyncGenerator[PcmChunk, None]:
+        """Put an utterance on the device and take its chunks while `read` feeds it."""
         reserved = self._admit(loaded, plan)
         arrived, taken = asyncio.Event(), asyncio.Event()
         wake = make_wakeup(asyncio.get_running_loop(), arrived)
         utterance = Utterance(plan, self._config.max_buffered_s, wake)
         device = loaded.device
-        reader = asyncio.create_task(
-            read_text(text, utterance, loaded.tokenizer, device.wake, taken)
-        )
+        reader = asyncio.create_task(read(utterance, taken))
         try:
             device.add(utterance, background=options.background)
             made_room = partial(device.wake, utterance)
@@ -269,9 +293,8 @@ class CosyVoiceEngine:
             await asyncio.gather(reader, left.wait(), return_exceptions=True)
             self._live -= 1
             self._reserved_bytes -= reserved
-            await close_text(text)
 
-    def _admit(self, loaded: _Loaded, plan: Plan) -> int:
+    def _admit(self, loaded: Loaded, plan: Plan) -> int:
         """Count an utterance in; returns the bytes that are reserved for it.
 
         Raises:
@@ -279,7 +302,7 @@ class CosyVoiceEngine:
         """
         if self._live >= self._config.slots:
             raise EngineBusy(BUSY_RETRY_S)
-        kept = LONGEST_SEGMENT_TOKENS
+        kept = LONGEST_SEGMENT_TOKENS if plan.prompt is not None else LONGEST_WHOLE_TOKENS
         if self._config.left_context_s is not None:
             kept = min(kept, self._config.left_context_s * TOKENS_PER_SECOND)
         tokens = len(plan.voice.tokens) + kept
@@ -292,7 +315,7 @@ class CosyVoiceEngine:
         self._reserved_bytes += reserved
         return reserved
 
-    def _plan(self, loaded: _Loaded, voice: Voice, options: SynthesisOptions) -> Plan:
+    def _plan(self, loaded: Loaded, voice: Voice, options: SynthesisOptions) -> Plan:
         """Fix how an utterance is spoken.
 
         Raises:
@@ -328,32 +351,3 @@ class CosyVoiceEngine:
         if not voice.tensors and voice.voice_id in self._presets:
             return self._presets[voice.voice_id]
         return VoiceParts.of(voice)
-
-
-def _load(spec: ModelSpec, config: EngineConfig) -> _Loaded:
-    """Load everything; blocks."""
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    tokenizer = TextTokenizer(spec.folder / BLANK_EN, spec.version)
-    networks = load_networks(spec, config)
-    cuda = networks.device.type == "cuda"
-    references = ReferenceModels(spec, config.threads, cuda=cuda)
-    lm = LmRunner(networks.lm, config.slots, config.rows_per_slot)
-    lm.warm(config.slots)
-    left = None if config.left_context_s is None else config.left_context_s * BLOCK_FRAMES
-    version = spec.version.number
-    audio = AudioRunner(networks.flow, networks.hift, version, config.right_context, left)
-    cache = PromptCache(config.prompt_cache_mb << 20, config.prompt_cache_dir, networks.device)
-    worker = Worker(lm, networks.lm.ids, audio, cache)
-    budget = None if config.memory_mb is None else config.memory_mb << 20
-    if budget is None and cuda:
-        free, _ = torch.cuda.mem_get_info(networks.device)
-        budget = max(free - (config.prompt_cache_mb << 20), 0) * 9 // 10
-    logger.info(
-        "CosyVoice %d on %s in %s: %d slots",
-        spec.version.number,
-        networks.device,
-        networks.precision,
-        config.slots,
-    )
-    return _Loaded(networks, tokenizer, references, DeviceLoop(worker), worker, budget)

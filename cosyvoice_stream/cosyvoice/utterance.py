@@ -38,7 +38,8 @@ class Plan:
     voice: VoiceParts
     """Cut for the first hop."""
     voice_key: str
-    prompt: LmPrompt
+    prompt: LmPrompt | None
+    """None: speech is converted, and nothing is drawn."""
     flow_steps: int
     sampling: SamplingParams
     seed: int
@@ -50,6 +51,8 @@ class Plan:
     @property
     def prefix_rows(self) -> tuple[Row, ...]:
         """First rows of every segment, whatever its text."""
+        if self.prompt is None:
+            return ()
         text = self.prompt.text[: self.prompt.head] if self.interleave else self.prompt.text
         return (START, *(Row(RowKind.TEXT, token) for token in text))
 
@@ -63,11 +66,21 @@ class TextPiece:
     ends_sentence: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SpeechPiece:
+    """Speech tokens that are to be heard as they are."""
+
+    tokens: tuple[int, ...]
+    closes: bool
+    """The segment ends with them."""
+
+
 @dataclass
 class Resources:
     """What an utterance holds on the device, from its first step to its end."""
 
-    slot: int
+    slot: int | None
+    """Of the LM; None where it has no part."""
     prefix: Prefix | None
     state: FlowState
     """Of the voice; only forked."""
@@ -87,7 +100,7 @@ class Utterance:
         self._max_buffered = round(max_buffered_s * SAMPLE_RATE)
         self._arrived = arrived
         # Appends and pops of a deque are atomic; each one is used by one side at each end.
-        self._pieces: deque[TextPiece] = deque()
+        self._pieces: deque[TextPiece | SpeechPiece] = deque()
         self._chunks: deque[PcmChunk] = deque()
         self._text_ended = False
         self._taken = 0
@@ -96,7 +109,7 @@ class Utterance:
         self._dice = Dice(plan.seed, plan.sampling)
         self._feed: TokenFeed | None = None
         self._closed = True
-        """The segment that is being drawn has all its text."""
+        """The segment that was begun last has all its text, or all its speech."""
         self._skip = 0
         """Rows of the prefix, which the slot holds already."""
         self._segments: deque[SegmentAudio] = deque()
@@ -109,12 +122,12 @@ class Utterance:
 
     # -- the loop's side ------------------------------------------------------------------------
 
-    def feed(self, piece: TextPiece) -> None:
-        """Append text; wake the device afterwards."""
+    def feed(self, piece: TextPiece | SpeechPiece) -> None:
+        """Append text, or speech where that is converted; wake the device afterwards."""
         self._pieces.append(piece)
 
     def finish(self) -> None:
-        """No text follows; wake the device afterwards."""
+        """Nothing follows, and what is open ends here; wake the device afterwards."""
         self._text_ended = True
 
     @property
@@ -160,11 +173,33 @@ class Utterance:
         return Needs(decode=self._can_decode(), sound=sound)
 
     def _can_decode(self) -> bool:
-        if sum(len(segment.tokens) for segment in self._segments) >= MAX_BACKLOG_TOKENS:
+        if self._backlog() >= MAX_BACKLOG_TOKENS:
             return False
-        if self._feed is None:
-            return bool(self._pieces)
-        return self._feed.ready or bool(self._pieces and not self._closed)
+        if not self._closed and (self._pieces or self._text_ended):
+            return True
+        return bool(self._pieces) if self._feed is None else self._feed.ready
+
+    def _backlog(self) -> int:
+        return sum(len(segment.tokens) for segment in self._segments)
+
+    def copy_speech(self, begin: Callable[[], SegmentAudio]) -> None:
+        """Move speech that is converted to the flow.
+
+        Args:
+            begin: Opens a segment.
+        """
+        ended = self._text_ended
+        while self._pieces and self._backlog() < MAX_BACKLOG_TOKENS:
+            piece = self._pieces.popleft()
+            assert isinstance(piece, SpeechPiece)
+            if self._closed:
+                self._segments.append(begin())
+                self._pauses.append(False)
+                self._begun += 1
+            self._segments[-1].tokens.extend(piece.tokens)
+            self._segments[-1].complete = self._closed = piece.closes
+        if ended and not (self._pieces or self._closed):
+            self._segments[-1].complete = self._closed = True
 
     def needs_segment(self) -> bool:
         """Whether the next turn opens a segment, which `open_segment` must be given first."""
@@ -177,6 +212,7 @@ class Utterance:
     def open_segment(self, audio: SegmentAudio) -> None:
         """Begin to draw the next segment in a slot that holds the prefix."""
         prompt = self.plan.prompt
+        assert prompt is not None
         self._feed = TokenFeed(
             prompt.text, prompt.speech, head=prompt.head, streaming=self.plan.interleave
         )
@@ -198,13 +234,19 @@ class Utterance:
         feed, held = self._feed, self.held
         assert feed is not None
         assert held is not None
+        assert held.slot is not None
+        ended = self._text_ended
         while self._pieces and not self._closed:
             piece = self._pieces.popleft()
+            assert isinstance(piece, TextPiece)
             feed.push_text(piece.ids)
             if piece.closes:
                 feed.finish_text()
                 self._closed = True
                 self._pauses[-1] = piece.ends_sentence
+        if ended and not (self._pieces or self._closed):
+            feed.finish_text()
+            self._closed = True
         rows = feed.take()[self._skip :]
         if not rows:
             return None
@@ -236,7 +278,7 @@ class Utterance:
             self._end_segment()
 
     def _end_segment(self) -> None:
-        self._segments[-1].complete = True
+        self._segments[-1].complete = self._closed = True
         self._feed = None
 
     @property

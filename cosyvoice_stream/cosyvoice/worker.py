@@ -6,6 +6,7 @@ import gc
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -89,7 +90,7 @@ class Worker:
     def release(self, utterance: Utterance) -> None:
         """Free what an utterance holds."""
         held, utterance.held = utterance.held, None
-        if held is not None:
+        if held is not None and held.slot is not None:
             self._lm.release(held.slot)
 
     def free_memory(self) -> None:
@@ -114,6 +115,10 @@ class Worker:
 
     def _prepare(self, utterance: Utterance) -> None:
         plan = utterance.plan
+        if plan.prompt is None:
+            state = self.voice_state(plan.voice_key, plan.voice, plan.flow_steps)
+            utterance.held = Resources(None, None, state)
+            return
         if len(plan.prefix_rows) + len(plan.prompt.speech) + 1 >= self._lm.capacity:
             utterance.fail(
                 SynthesisFailed(
@@ -135,6 +140,9 @@ class Worker:
         for utterance in utterances:
             held = utterance.held
             assert held is not None
+            if held.slot is None:
+                utterance.copy_speech(partial(self._begin, utterance, held))
+                continue
             try:
                 if utterance.needs_segment():
                     self._lm.restart(held.slot, held.prefix)

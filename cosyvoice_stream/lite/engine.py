@@ -20,7 +20,7 @@ from cosyvoice_stream.errors import (
     UnsupportedLanguage,
     VoiceStreamError,
 )
-from cosyvoice_stream.handover import close_text, cut_text, make_wakeup, take_chunks
+from cosyvoice_stream.handover import close_stream, cut_text, make_wakeup, take_chunks
 from cosyvoice_stream.lite.acoustic import (
     MODEL_SHA256,
     SAMPLE_RATE,
@@ -235,7 +235,7 @@ class LiteEngine:
             reader.cancel()
             left = _leave(loaded.pool, work)
             await asyncio.gather(reader, left.wait(), return_exceptions=True)
-            await close_text(text)
+            await close_stream(text)
 
 
 async def _read(

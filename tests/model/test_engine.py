@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -328,3 +329,20 @@ def test_a_device_thread_that_dies_takes_its_utterances_and_a_restart_mends_it()
         assert len((await speak(engine, "hello.", voice)).samples) > 0
 
     with_engine(3, test)
+
+
+@pytest.mark.parametrize("interleave", [False, True])
+def test_a_text_stream_that_fails_ends_the_utterance(interleave: bool) -> None:
+    async def test(engine: CosyVoiceEngine) -> None:
+        (voice,) = engine.info.voices
+
+        async def text() -> AsyncIterator[str]:
+            yield "hello, hello hello, hello"
+            raise ConnectionError("the writer is gone")
+
+        with pytest.raises(ConnectionError, match="writer"):
+            async for _ in engine.synthesize(text(), voice, SynthesisOptions(seed=1)):
+                pass
+        assert len((await speak(engine, "hello.", voice)).samples) > 0
+
+    with_engine(3, test, interleave_text=interleave)
