@@ -98,8 +98,7 @@ class UserAgent:
         config = self.config
         self._loop = asyncio.get_running_loop()
         try:
-            self.port = await self._sockets.open_udp(config.host, config.port)
-            await self._sockets.open_tcp(config.host, self.port)
+            self.port = await self._sockets.open_both(config.host, config.port)
             if config.tls is not None and config.tls_port is not None:
                 self.tls_port = await self._sockets.open_tcp(
                     config.host, config.tls_port, config.tls

@@ -23,6 +23,7 @@ MAX_UNSENT_BYTES: Final = 256 * 1024
 IDLE_S: Final = 600.0
 """A connection on which nothing came for so long is closed; keep-alives count."""
 _CONNECT_S: Final = 5.0
+_PORT_TRIES: Final = 16
 _MAX_WAITING: Final = 32
 """Messages for a connection that is being made."""
 
@@ -146,6 +147,23 @@ class SipSockets:
             raise _not_bound("UDP", host, port, error) from error
         self._udp = transport
         return int(transport.get_extra_info("sockname")[1])
+
+    async def open_both(self, host: str, port: int) -> int:
+        """Listen under one number over UDP and TCP; 0 takes one that is free in both.
+
+        See `open_udp`.
+        """
+        tries = _PORT_TRIES if port == 0 else 1
+        while True:
+            tries -= 1
+            number = await self.open_udp(host, port)
+            try:
+                return await self.open_tcp(host, number)
+            except ConfigError:
+                if not tries:
+                    raise
+                assert self._udp is not None
+                self._udp.abort()
 
     async def open_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen on a TCP port, with TLS if a context is given; see `open_udp`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ from cosyvoice_stream.telephony.sip_agent import UserAgent
 from cosyvoice_stream.telephony.sip_call import SipCall
 from cosyvoice_stream.telephony.sip_config import server_tls
 from cosyvoice_stream.telephony.sip_signalling import CallFailed, CallState
+from cosyvoice_stream.telephony.sip_sockets import SipSockets
 from support.sip_peer import agent, loudest_hz, nobody, stream, symbols, taken, tone, until
 
 pytestmark = pytest.mark.integration
@@ -335,6 +337,24 @@ def test_a_port_that_is_taken_is_named() -> None:
             with pytest.raises(ConfigError, match=f"port {first.port}"):
                 async with agent(port=first.port):
                     pass
+
+    asyncio.run(run())
+
+
+def test_a_free_port_is_free_in_both_transports(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken_tcp:
+            offered = [taken_tcp.getsockname()[1]]
+            open_udp = SipSockets.open_udp
+
+            async def offer(self: SipSockets, host: str, port: int) -> int:
+                return await open_udp(self, host, offered.pop() if offered else port)
+
+            monkeypatch.setattr(SipSockets, "open_udp", offer)
+            async with agent() as first:
+                assert first.port != taken_tcp.getsockname()[1]
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+                    udp.bind(taken_tcp.getsockname())
 
     asyncio.run(run())
 
