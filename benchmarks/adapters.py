@@ -26,6 +26,10 @@ from urllib.parse import urlencode
 
 import grpc
 from websockets.asyncio.client import connect
+from wyoming.audio import AudioChunk, AudioStop
+from wyoming.client import AsyncTcpClient
+from wyoming.ping import Ping
+from wyoming.tts import Synthesize
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from cosyvoice_stream.server.grpc_messages import METHOD, SERVICE, Request, Response
@@ -44,6 +48,7 @@ FORM_TYPE = "application/x-www-form-urlencoded"
 class Server:
     port: int
     grpc_port: int
+    wyoming_port: int
 
     def ws(self, path: str) -> str:
         return f"ws://127.0.0.1:{self.port}{path}"
@@ -174,6 +179,22 @@ async def reference_grpc(server: Server) -> float:
         return first_s
 
 
+async def wyoming(server: Server) -> float:
+    async with AsyncTcpClient("127.0.0.1", server.wyoming_port) as client:
+        await client.write_event(Ping("warm").event())
+        await client.read_event()
+        began = time.perf_counter()
+        await client.write_event(Synthesize(TEXT).event())
+        first_s = None
+        while event := await client.read_event():
+            if AudioChunk.is_type(event.type):
+                first_s = first_s or time.perf_counter() - began
+            elif AudioStop.is_type(event.type):
+                assert first_s is not None
+                return first_s
+    raise RuntimeError("the server closed the connection")
+
+
 WAYS: dict[str, Way] = {
     NATIVE: native_socket,
     "native, POST /v1/speak": native_http,
@@ -185,6 +206,7 @@ WAYS: dict[str, Way] = {
     "OpenAI Realtime": openai_realtime,
     "ElevenLabs HTTP": elevenlabs,
     "DashScope": dashscope,
+    "Wyoming (Home Assistant)": wyoming,
     "CosyVoice FastAPI server": reference_http,
     "CosyVoice gRPC server": reference_grpc,
 }
@@ -219,12 +241,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    grpc_port = free_port()
+    ports = {"GRPC_PORT": str(free_port()), "WYOMING_PORT": str(free_port())}
     with (
         tempfile.TemporaryDirectory() as folder,
-        server_process(Path(folder), GRPC_PORT=str(grpc_port), LOG_LEVEL="warning") as url,
+        server_process(Path(folder), **ports, LOG_LEVEL="warning") as url,
     ):
-        server = Server(int(url.rpartition(":")[2]), grpc_port)
+        server = Server(int(url.rpartition(":")[2]), *map(int, ports.values()))
         table = rows(asyncio.run(measure(server, arguments.rounds)))
     print("| interface | first audio, p50 ms | p95 ms | more than native, ms |")
     print("|---|---|---|---|")
