@@ -49,6 +49,7 @@ from cosyvoice_stream.server.voice_service import VoiceService
 from cosyvoice_stream.server.webrtc import make_peers, webrtc_routes
 from cosyvoice_stream.server.websocket import websocket_endpoint
 from cosyvoice_stream.server.whep import whep_routes
+from cosyvoice_stream.server.wyoming_announcement import Announcement
 from cosyvoice_stream.server.wyoming_service import WyomingService
 from cosyvoice_stream.voices import VoiceStore
 
@@ -191,7 +192,12 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
         readiness.also(grpc.start)
     wyoming = None
     if settings.wyoming_port is not None:
-        wyoming = WyomingService(services, settings.wyoming_host, settings.wyoming_port)
+        wyoming = WyomingService(
+            services,
+            settings.wyoming_host,
+            settings.wyoming_port,
+            Announcement(settings.wyoming_host) if settings.wyoming_announce else None,
+        )
         readiness.also(wyoming.start)
     metrics.watch_live_utterances(lambda: admission.live)
     app = Starlette(

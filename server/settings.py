@@ -134,6 +134,10 @@ class Settings(BaseSettings):
     """TCP port for Home Assistant, which expects 10200 (the Wyoming protocol). Not set: none."""
     wyoming_host: str = "127.0.0.1"
     """Address of that port. The protocol has no keys: whoever reaches it may speak."""
+    wyoming_announce: bool = False
+    """Announce that port by multicast DNS (zeroconf), so that Home Assistant on the same network
+    finds it by itself; needs the extra `wyoming`. On a loopback address only this machine hears
+    of it."""
     engine: str = "lite"
     """Which engine speaks. `lite` is the embedded English engine (CPU, no download); `cosyvoice`
     runs a checkpoint of CosyVoice 2 or Fun-CosyVoice 3 (`model_dir`)."""

@@ -14,6 +14,7 @@ from cosyvoice_stream.server.services import Services
 from cosyvoice_stream.server.transport import PeerLost
 from cosyvoice_stream.server.vendor_socket import TranslatingTransport
 from cosyvoice_stream.server.wire import MAX_MESSAGE_BYTES
+from cosyvoice_stream.server.wyoming_announcement import Announcement
 from cosyvoice_stream.server.wyoming_codec import (
     MAX_LINE_BYTES,
     WyomingCodec,
@@ -92,23 +93,28 @@ class WyomingService:
         services: Of the application.
         host: Address to listen on.
         port: To listen on; 0 takes a free one.
+        announcement: Tells the network of the port.
 
     Attributes:
         port: The port that it listens on.
+        announcement: As given.
     """
 
-    def __init__(self, services: Services, host: str, port: int) -> None:
+    def __init__(
+        self, services: Services, host: str, port: int, announcement: Announcement | None = None
+    ) -> None:
         self.port = port
         self._host = host
         self._services = services
+        self.announcement = announcement
         self._server: asyncio.Server | None = None
         self._peers: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen.
+        """Listen, and announce it where that is wanted.
 
         Raises:
-            ConfigError: The port cannot be had.
+            ConfigError: The port cannot be had or not be announced.
         """
         try:
             self._server = await asyncio.start_server(
@@ -120,9 +126,13 @@ class WyomingService:
                 how_to_fix=f"set {PREFIX}WYOMING_PORT to a free one",
             ) from None
         self.port = self._server.sockets[0].getsockname()[1]
+        if self.announcement is not None:
+            await self.announcement.start(self.port)
 
     async def stop(self) -> None:
         """Drop who is still there and stop listening. Safe to call twice."""
+        if self.announcement is not None:
+            await self.announcement.stop()
         if self._server is not None:
             server, self._server = self._server, None
             server.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,11 @@ from wyoming.tts import (
     SynthesizeStopped,
     SynthesizeVoice,
 )
+from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.fake import ChunkGate, FakeEngine
+from cosyvoice_stream.server.wyoming_announcement import SERVICE, Announcement
 from support.features import feature
 from support.served import Served, serving
 
@@ -200,3 +203,40 @@ def test_port_that_is_taken(tmp_path: Path) -> None:
                 pass
 
     with_client(tmp_path, body)
+
+
+@feature(API, "discovery by zeroconf", "supported", "`WYOMING_ANNOUNCE`, extra `wyoming`")
+def test_announcement(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncZeroconf(interfaces=["127.0.0.1"]) as listener:
+            settings = {"wyoming_port": 0, "wyoming_announce": True}
+            async with serving(tmp_path, None, **settings) as served:
+                app: Any = served.server.config.app
+                announcement = app.state.wyoming.announcement
+                name = f"{announcement.name}.{SERVICE}"
+                info = await listener.async_get_service_info(SERVICE, name, timeout=10_000)
+                assert info is not None
+                assert info.port == app.state.wyoming.port
+                assert info.parsed_addresses() == ["127.0.0.1"]
+            gone = AsyncServiceInfo(SERVICE, name)
+            while gone.load_from_cache(listener.zeroconf):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+@pytest.mark.parametrize("host", ["::1", "no-such-host.invalid"])
+def test_announcement_that_cannot_be_made(host: str) -> None:
+    async def run() -> None:
+        announcement = Announcement(host)
+        with pytest.raises(ConfigError, match="cannot be announced"):
+            await announcement.start(1)
+        await announcement.stop()
+
+    asyncio.run(run())
+
+
+def test_announcement_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zeroconf.asyncio", None)
+    with pytest.raises(ConfigError, match="not installed"):
+        asyncio.run(Announcement("127.0.0.1").start(1))
