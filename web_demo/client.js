@@ -88,7 +88,7 @@ class Emitter {
 
 /**
  * One utterance. Events: `started` (what to expect), `audio` (samples, position of the first of them, whether it is the
- * last frame), `marks` ({words, visemes}), `end`. Samples are a Float32Array for `pcm_s16le` and `pcm_f32le`; other
+ * last frame), `marks` ({words, visemes}), `end`; over WebRTC `position` ({sample, rtp_timestamp}) for `audio`. Samples are a Float32Array for `pcm_s16le` and `pcm_f32le`; other
  * encodings come as the Uint8Array of their bytes. `ended` resolves with the server's `utterance.done` or `utterance.cancelled`, and
  * rejects with a ServerError or ConnectionLost.
  */
@@ -199,8 +199,10 @@ export class Session extends Emitter {
       return utterance;
     }
     this.#live.set(utterance.id, utterance);
-    const output = { encoding: "pcm_s16le", ...(options.output ?? {}) };
-    this.send({ type: "utterance.start", id: utterance.id, ...options, output });
+    const start = { type: "utterance.start", id: utterance.id, ...options };
+    if (this.#socket.hasTrack) delete start.output; // a call has the format of its track
+    else start.output = { encoding: "pcm_s16le", ...(options.output ?? {}) };
+    this.send(start);
     if (typeof text === "string") {
       utterance.push(text);
       utterance.end();
@@ -325,6 +327,9 @@ export class Session extends Emitter {
         return;
       case "marks":
         utterance?.emit("marks", event);
+        return;
+      case "track.position":
+        utterance?.emit("position", event);
         return;
       case "utterance.done":
       case "utterance.cancelled":
