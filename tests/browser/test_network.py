@@ -5,14 +5,11 @@ Chromium's own jitter buffer and error concealment are in the way of the sound, 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from playwright.sync_api import Page
 
 from support.asr import transcribe, word_errors
@@ -24,11 +21,11 @@ from support.bad_network import (
     through,
     without_candidates,
 )
+from support.browser_call import ANSWER, DONE, OPEN, PREPARE, RATE_HZ, READY, SAY, STATS, heard
 from support.page import until
 
 pytestmark = pytest.mark.browser
 
-RATE_HZ = 48_000
 SENTENCES = (
     "The weather will be sunny in the afternoon.",
     "Please call the office early in the morning.",
@@ -41,57 +38,11 @@ WEATHERS = {
     "250 ms there and back": Weather(delay_s=0.125),
 }
 
-OPEN = """async () => {
-  const call = new RTCPeerConnection();
-  call.addTransceiver("audio", { direction: "recvonly" });
-  const channel = call.createDataChannel("cosyvoice-stream.v1");
-  const test = (window.networkTest = { call, channel, messages: [], pieces: [] });
-  channel.onmessage = (event) => test.messages.push(JSON.parse(event.data));
-  call.ontrack = ({ track }) => {
-    const stream = new MediaStream([track]);
-    test.element = new Audio();
-    test.element.muted = true;
-    test.element.srcObject = stream;
-    test.element.play();
-    test.context = new AudioContext({ sampleRate: 48000 });
-    test.tap = test.context.createScriptProcessor(4096, 1, 1);
-    test.tap.onaudioprocess = ({ inputBuffer }) =>
-      test.pieces.push(inputBuffer.getChannelData(0).slice());
-    test.context.createMediaStreamSource(stream).connect(test.tap);
-    test.tap.connect(test.context.destination);
-  };
-  await call.setLocalDescription();
-  return call.localDescription.sdp;
-}"""
-ANSWER = """(sdp) => networkTest.call.setRemoteDescription({ type: "answer", sdp })"""
-SAY = """(text) => {
-  networkTest.messages = [];
-  networkTest.channel.send(JSON.stringify({ type: "speak", id: "a", text }));
-}"""
-DONE = """networkTest.messages.some((message) => message.type === "utterance.done")"""
-SAMPLES = """() => {
-  const bytes = new Uint8Array(networkTest.pieces.length * 4096 * 2);
-  const view = new DataView(bytes.buffer);
-  let at = 0;
-  for (const piece of networkTest.pieces)
-    for (const value of piece) {
-      view.setInt16(at, Math.max(-1, Math.min(1, value)) * 32767, true);
-      at += 2;
-    }
-  let text = "";
-  for (let i = 0; i < bytes.length; i += 8192)
-    text += String.fromCharCode(...bytes.subarray(i, i + 8192));
-  return btoa(text);
-}"""
-STATS = """async () => {
-  for (const stat of (await networkTest.call.getStats()).values())
-    if (stat.type === "inbound-rtp") return stat;
-}"""
-
 
 @contextmanager
 def call(page: Page, url: str, weather: Weather) -> Iterator[BadNetwork]:
     """A call through a network that loses nothing until the call has begun."""
+    page.evaluate(PREPARE)
     offer = {"type": "offer", "sdp": without_candidates(page.evaluate(OPEN))}
     reply = page.request.post(f"{url}/v1/webrtc/offer", data=offer)
     assert reply.status == 201, reply.text()
@@ -99,15 +50,11 @@ def call(page: Page, url: str, weather: Weather) -> Iterator[BadNetwork]:
     with bad_network(host_candidate(answer)) as (network, port):
         network.weather = replace(weather, lose_every=0)
         page.evaluate(ANSWER, through(answer, port))
-        until(page, 'networkTest.messages.some((m) => m.type === "session.ready")')
+        until(page, READY)
         network.passed, network.weather = 0, weather
         yield network
-        page.evaluate("networkTest.call.close()")
-        page.evaluate("networkTest.context.close()")
-
-
-def heard(page: Page) -> NDArray[np.float32]:
-    return np.frombuffer(base64.b64decode(page.evaluate(SAMPLES)), "<i2") / np.float32(32768)
+        page.evaluate("callTest.call.close()")
+        page.evaluate("callTest.context.close()")
 
 
 def mean_delay_s(page: Page, before: dict[str, float]) -> float:
