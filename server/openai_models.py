@@ -22,6 +22,7 @@ def openai_model_routes() -> list[Route]:
     """Return the routes of this module."""
     return [
         Route("/v1/models", openai_models, methods=["GET"]),
+        Route("/v1/audio/models", audio_models, methods=["GET"]),
         Route("/v1/models/{model}", openai_model, methods=["GET"]),
         Route("/v1/cluster/auth", xinference_auth, methods=["GET"]),
     ]
@@ -31,6 +32,12 @@ async def openai_models(request: Request) -> JSONResponse:
     """List the engine, then its other names."""
     engine = services_of(request).engine.info.name
     return JSONResponse({"object": "list", "data": [_model(id) for id in (engine, *MODELS)]})
+
+
+async def audio_models(request: Request) -> JSONResponse:
+    """List the same ids as Open WebUI reads them."""
+    engine = services_of(request).engine.info.name
+    return JSONResponse({"models": [{"id": id} for id in (engine, *MODELS)]})
 
 
 async def openai_model(request: Request) -> JSONResponse:

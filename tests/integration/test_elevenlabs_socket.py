@@ -57,9 +57,13 @@ async def all_free(served: Served) -> None:
 
 @asynccontextmanager
 async def socket(
-    served: Served, path: str = "multi-stream-input", query: str = "", **options: Any
+    served: Served,
+    path: str = "multi-stream-input",
+    query: str = "",
+    voice: str = "beep",
+    **options: Any,
 ) -> AsyncIterator[ClientConnection]:
-    url = f"ws://127.0.0.1:{served.port}/v1/text-to-speech/beep/{path}?output_format=pcm_24000"
+    url = f"ws://127.0.0.1:{served.port}/v1/text-to-speech/{voice}/{path}?output_format=pcm_24000"
     async with connect(url + query, **options) as connection:
         yield connection
 
@@ -275,6 +279,36 @@ def test_failure_of_a_context(tmp_path: Path) -> None:
             assert audio_of(await until_final(connection))
 
     with_server(tmp_path, body, engine)
+
+
+@feature(MULTI, "a wrong voice, wrong types, no JSON", "refused", "an error, then close 1008")
+@feature(MULTI, "200 kB of text", "refused", "an error of the context")
+@feature(MULTI, "unknown fields, a context without text", "supported", "`isFinal`, no audio")
+def test_mistakes_in_contexts(tmp_path: Path) -> None:
+    async def body(served: Served) -> None:
+        for wrong in ('{"text": 5, "context_id": "a"}', '{"context_id": 5}', "{", b"\x00"):
+            async with socket(served) as connection:
+                await connection.send(wrong)
+                said = json.loads(await connection.recv())
+                assert (said["code"], bool(said["message"])) == (1008, True)
+                await connection.wait_closed()
+                assert connection.close_code == 1008
+        async with socket(served, voice="nobody") as connection:
+            assert "voice_not_found" in str(json.loads(await connection.recv()))
+            await connection.wait_closed()
+            assert connection.close_code == 1008
+        async with socket(served, query="&unknown=1") as connection:
+            await say(connection, text="a " * 100_000, context_id="long")
+            said, final = await until_final(connection)
+            assert (said["contextId"], said["error"]) == ("long", "limit_exceeded")
+            assert final["contextId"] == "long"
+            await say(connection, text=" ", context_id="a", later={"deep": 1})
+            await say(connection, text="", context_id="a", flush=True)
+            await say(connection, context_id="a", close_context=True)
+            frames = await until_final(connection)
+            assert (frames[-1]["contextId"], audio_of(frames)) == ("a", b"")
+
+    with_server(tmp_path, body)
 
 
 @feature(MULTI, "`xi-api-key` as a header or in the query", "supported", "not in the first message")

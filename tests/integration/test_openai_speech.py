@@ -412,6 +412,7 @@ def test_errors_of_the_engine(tmp_path: Path) -> None:
     with_client(tmp_path, body, engine)
 
 
+@feature(API, "`GET /v1/audio/models`", "supported", "as Open WebUI reads it")
 @feature(API, "`GET /v1/models`, `GET /v1/models/{id}`", "supported", "the engine and their names")
 def test_models(tmp_path: Path) -> None:
     async def body(client: AsyncOpenAI, served: Served) -> None:
@@ -423,6 +424,8 @@ def test_models(tmp_path: Path) -> None:
         with pytest.raises(openai.NotFoundError) as caught:
             await client.models.retrieve("whisper-1")
         assert caught.value.code == "model_not_found"
+        listed = (await served.get("/v1/audio/models")).json()["models"]
+        assert listed == [{"id": model.id} for model in models]
 
     with_client(tmp_path, body)
 

@@ -66,7 +66,12 @@ def test_a_voice_from_consent_to_speech_to_deletion(tmp_path: Path) -> None:
 
 
 @feature(API, "consent as a statement in words, `ref_text`", "supported", "vLLM-Omni's fields")
-@feature(API, "`GET /v1/audio/voices`", "supported", "ids, as other compatible servers have it")
+@feature(
+    API,
+    "`GET /v1/audio/voices`",
+    "supported",
+    "a list of ids; Open WebUI wants objects, and shows OpenAI's names then",
+)
 @feature(API, "`DELETE /v1/audio/voices/{name}`", "supported", "vLLM-Omni's form")
 def test_fields_of_peers(tmp_path: Path) -> None:
     async def body(client: AsyncOpenAI, served: Served) -> None:

@@ -153,6 +153,11 @@ def test_mistakes(tmp_path: Path) -> None:
             await client.write_event(SynthesizeStop().event())
             events = await until(client, SynthesizeStopped)
             assert any(Error.is_type(event.type) for event in events)
+        for text in ("", " "):
+            await client.write_event(SynthesizeStart().event())
+            await client.write_event(SynthesizeChunk(text).event())
+            await client.write_event(SynthesizeStop().event())
+            assert audio_of(await until(client, SynthesizeStopped)) == b""
         await client.write_event(Synthesize("x", voice=SynthesizeVoice(name="nobody")).event())
         (event,) = await until(client, Error)
         assert Error.from_event(event).code == "voice_not_found"

@@ -87,6 +87,7 @@ def test_cloning(tmp_path: Path) -> None:
 
 
 @feature(API, "wrong fields, clips and voices", "refused", "400 in OpenAI's form")
+@feature(API, "empty text, 200 kB of text", "refused", "400 in OpenAI's form")
 def test_mistakes(tmp_path: Path) -> None:
     def body(model: Any) -> None:
         clip = REFERENCE.read_bytes()
@@ -100,6 +101,10 @@ def test_mistakes(tmp_path: Path) -> None:
         ):
             with pytest.raises(RuntimeError, match="400"):
                 model.speech(TEXT, **wrong)
+        for text in ("", " \n", "a " * 100_000):
+            for options in ({}, {"prompt_speech": clip}):
+                with pytest.raises(RuntimeError, match="400"):
+                    model.speech(text, **options)
 
     with_client(tmp_path, body)
 
