@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from cosyvoice_stream.server.environment import PREFIX
+from cosyvoice_stream.server.phone_settings import PhoneSettings
 from cosyvoice_stream.server.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +35,11 @@ those that Kubernetes makes for a Service called `cosyvoice-stream`.
 """
 
 
+def _names() -> list[str]:
+    """All settings, those of telephone lines last."""
+    return sorted(Settings.model_fields, key=lambda name: name in PhoneSettings.model_fields)
+
+
 def _default(name: str) -> str:
     field = Settings.model_fields[name]
     if name == "voices_dir":
@@ -41,6 +47,8 @@ def _default(name: str) -> str:
     value: Any = field.default
     if value is None or value == ():
         return ""
+    if isinstance(value, tuple):
+        return "-".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -73,7 +81,7 @@ def _meaning(name: str) -> str:
 def settings_page() -> str:
     """Return the text of docs/settings.md."""
     rows = []
-    for name in Settings.model_fields:
+    for name in _names():
         default = f"`{_default(name)}`" if _default(name) else ""
         rows.append(
             f"| `{PREFIX}{name.upper()}` | {default} | {_values(name)} | {_meaning(name)} |"
@@ -87,7 +95,7 @@ def env_example() -> str:
         "# Settings of the server. Copy this file to `.env` in the folder where the server is\n"
         "# started and take the `#` off the lines that you change. docs/settings.md has the ranges."
     ]
-    for name in Settings.model_fields:
+    for name in _names():
         comment = textwrap.fill(
             _meaning(name).replace("`", ""), 98, initial_indent="# ", subsequent_indent="# "
         )

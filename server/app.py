@@ -25,6 +25,7 @@ from cosyvoice_stream.server.elevenlabs_voices import elevenlabs_voice_routes
 from cosyvoice_stream.server.encoders import warm_up_codecs
 from cosyvoice_stream.server.engine_keeper import EngineKeeper
 from cosyvoice_stream.server.environment import PREFIX
+from cosyvoice_stream.server.extensions import Extension, load_extensions
 from cosyvoice_stream.server.grpc_service import GrpcService
 from cosyvoice_stream.server.http import answer_unexpected, api_routes, exception_handlers
 from cosyvoice_stream.server.lexicon_book import LexiconBook
@@ -120,7 +121,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
     Returns:
         The application. ``app.state.services`` holds its `Services`, ``app.state.sessions`` the
         `Sessions` among them, ``app.state.grpc`` and ``app.state.wyoming`` the
-        services on other ports if there are any.
+        services on other ports if there are any, ``app.state.extensions`` what
+        `load_extensions` has found.
 
     Raises:
         ConfigError: The settings name an engine that does not exist, a lexicon of no known form, or
@@ -199,6 +201,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             Announcement(settings.wyoming_host) if settings.wyoming_announce else None,
         )
         readiness.also(wyoming.start)
+    extensions = load_extensions(services)
+    for extension in extensions:
+        readiness.also(extension.start)
     metrics.watch_live_utterances(lambda: admission.live)
     app = Starlette(
         routes=[
@@ -218,6 +223,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
             *elevenlabs_voice_routes(),
             *webrtc_routes(),
             *whep_routes(),
+            *(route for extension in extensions for route in extension.routes),
             *demo_routes(),
         ],
         middleware=[
@@ -236,6 +242,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> Starlette:
     app.state.sessions = services.sessions
     app.state.grpc = grpc
     app.state.wyoming = wyoming
+    app.state.extensions = extensions
     return app
 
 
@@ -272,6 +279,9 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
     finally:
         services.readiness.stop()
+        extensions: list[Extension] = app.state.extensions
+        for extension in extensions:
+            await extension.stop()
         if services.peers is not None:
             await services.peers.close()
         for task in tasks:

@@ -97,6 +97,25 @@ def wyoming(host: str, port: int, http_port: int | None, **options: Any) -> None
         run(load_settings(wyoming_host=host, wyoming_port=port, port=http_port, **options))
 
 
+@main.command()
+@click.option("--menu", type=click.Path(path_type=Path), help="Menu that answers (YAML).")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address for SIP and RTP.")
+@click.option("--port", type=int, default=5060, show_default=True, help="SIP port.")
+@click.option("--http-port", type=int, help="Port for everything else.")
+@click.option("--engine", help="Engine to use.")
+@click.option("--model-dir", type=click.Path(path_type=Path), help="Checkpoint of CosyVoice.")
+def phone(menu: Path | None, host: str, port: int, http_port: int | None, **options: Any) -> None:
+    """Run the server as a telephone: it answers SIP calls with a menu."""
+    with friendly():
+        from cosyvoice_stream.server.runner import serve as run
+        from cosyvoice_stream.server.settings import load_settings
+
+        settings = load_settings(
+            phone_menu=menu, sip_host=host, sip_port=port, port=http_port, **options
+        )
+        run(settings)
+
+
 def speech_options(function: F) -> F:
     """Options of `say` that decide how it sounds."""
     for option in (

@@ -113,10 +113,10 @@ class NotInstalled(errors.VoiceStreamError):
 class UnknownCall(errors.VoiceStreamError):
     """There is no call of this id."""
 
-    how_to_fix = "begin a new one with POST /v1/webrtc/offer, /whep or /whip"
-
-    def __init__(self) -> None:
-        super().__init__("there is no such call")
+    def __init__(
+        self, how_to_fix: str = "begin a new one with POST /v1/webrtc/offer, /whep or /whip"
+    ) -> None:
+        super().__init__("there is no such call", how_to_fix=how_to_fix)
 
 
 _OURS: Final[tuple[tuple[type[Exception], ErrorKind], ...]] = (

@@ -14,14 +14,24 @@ import ipaddress
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from cosyvoice_stream.errors import ConfigError
 from cosyvoice_stream.server.environment import PREFIX, Environment
+from cosyvoice_stream.server.phone_settings import PhoneSettings
+from cosyvoice_stream.server.setting_types import (
+    Aliases,
+    CommaList,
+    FilePath,
+    FolderPath,
+    IpAddress,
+    Origins,
+    PortRange,
+    Secrets,
+)
 
 
 def user_data_dir() -> Path:
@@ -52,66 +62,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _split_commas(value: Any) -> Any:
-    """Turn ``"a, b"`` into ``["a", "b"]``; other values pass."""
-    if isinstance(value, str):
-        return [item for item in (part.strip() for part in value.split(",")) if item]
-    return value
-
-
-def _check_origins(origins: tuple[str, ...]) -> tuple[str, ...]:
-    for origin in origins:
-        parts = urlsplit(origin)
-        if origin != "*" and (not parts.scheme or not parts.netloc or parts.path or parts.query):
-            raise ValueError(
-                f"{origin!r} is not an origin; write it as https://example.org, without a path"
-            )
-    return origins
-
-
-def _check_address(address: str) -> str:
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        raise ValueError("write an IP address, such as 203.0.113.7") from None
-
-
-def _split_ports(value: Any) -> Any:
-    """Turn ``"50000-50100"`` into ``(50000, 50100)``; other values pass."""
-    if not isinstance(value, str):
-        return value
-    first, _, last = value.partition("-")
-    ports = tuple(int(p) if p.strip().isdecimal() else 0 for p in (first, last or first))
-    if not 1024 <= ports[0] <= ports[1] <= 65535:
-        raise ValueError("write the first and the last port, from 1024 on, such as 50000-50100")
-    return ports
-
-
-def _expand_home(path: Path) -> Path:
-    return path.expanduser()
-
-
-def _check_aliases(pairs: tuple[str, ...]) -> tuple[str, ...]:
-    for pair in pairs:
-        name, equals, voice = pair.partition("=")
-        if not (name.strip() and equals and voice.strip()):
-            raise ValueError(f"{pair!r} is not NAME=VOICE, such as alloy=voice-abc")
-    return pairs
-
-
-CommaList = Annotated[tuple[str, ...], BeforeValidator(_split_commas)]
-"""Strings; in the environment separated by commas."""
-Origins = Annotated[CommaList, AfterValidator(_check_origins)]
-Aliases = Annotated[CommaList, AfterValidator(_check_aliases)]
-IpAddress = Annotated[str, AfterValidator(_check_address)]
-PortRange = Annotated[tuple[int, int], BeforeValidator(_split_ports)]
-"""First and last port; in the environment ``first-last``."""
-Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_split_commas)]
-FolderPath = Annotated[Path, AfterValidator(_expand_home)]
-FilePath = Annotated[Path, AfterValidator(_expand_home)]
-
-
-class Settings(BaseSettings):
+class Settings(PhoneSettings, BaseSettings):
     """How one server process runs. Immutable; durations are seconds, sizes are stated."""
 
     model_config = SettingsConfigDict(
@@ -329,6 +280,17 @@ def load_settings(**overrides: Any) -> Settings:
         ) from None
 
 
+_SECRET: Final = frozenset(
+    {
+        "api_keys",
+        "sip_password",
+        "webrtc_ice_servers",
+        "webrtc_turn_secret",
+    }
+)
+"""Settings whose value no message quotes."""
+
+
 def _explain(detail: dict[str, Any]) -> str:
     """Render one pydantic error for the person who set the value."""
     name = str(detail["loc"][0]) if detail["loc"] else "settings"
@@ -338,6 +300,6 @@ def _explain(detail: dict[str, Any]) -> str:
     if detail["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.0)
         return f"{name} is not a setting; did you mean {near[0]}?"
-    if name in ("api_keys", "webrtc_ice_servers", "webrtc_turn_secret"):
+    if name in _SECRET:
         return f"{variable}: {reason}"
     return f"{variable} = {detail['input']!r}: {reason}"

@@ -20,7 +20,6 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cosyvoice_stream.errors import PeerGone, VoiceStreamError
@@ -52,6 +51,7 @@ from cosyvoice_stream.telephony.call_events import (
     SpeechBegan,
     TurnEnded,
 )
+from cosyvoice_stream.telephony.call_options import CallOptions
 from cosyvoice_stream.telephony.line import CallInfo, Line, Pcm, pcm_to_s16le
 from cosyvoice_stream.telephony.line_audio import LineAudio
 from cosyvoice_stream.telephony.line_transport import LineTransport
@@ -62,20 +62,6 @@ logger = logging.getLogger(__name__)
 
 _MARK_S: Final = 5.0
 """A mark that has not come back so long after its audio should have been heard is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """How calls are led, whoever leads them."""
-
-    lead_in_ms: int = 0
-    """Silence before the first word: a line may lose what comes in its first moments."""
-    min_speech_ms: int = 200
-    """Speech of the caller that interrupts."""
-    turn_end_ms: int = 600
-    """Silence that ends a turn of the caller."""
-    max_call_s: float = 3600.0
-    """A longer call is hung up."""
 
 
 Dialogue = Callable[["PhoneCall"], Coroutine[Any, Any, None]]
@@ -116,6 +102,7 @@ class PhoneCall:
         self._marks: dict[str, Saying] = {}
         self._count = 0
         self._quiet = asyncio.Event()
+        self._left = asyncio.Event()
         self._ears: list[Callable[[Pcm], None]] = []
         form = line.format
         self._resampler = Resampler(form.input_rate or form.sample_rate, RATE_HZ)
@@ -140,8 +127,9 @@ class PhoneCall:
                 listening = group.create_task(listen(self), name="call listen")
                 self._watch_for_speech(True)
                 talking = group.create_task(dialogue(self), name="call dialogue")
+                left = group.create_task(self._left.wait(), name="call left")
                 await asyncio.wait(
-                    (session, listening, talking), return_when=asyncio.FIRST_COMPLETED
+                    (session, listening, talking, left), return_when=asyncio.FIRST_COMPLETED
                 )
                 if talking.done() and not talking.cancelled() and not talking.exception():
                     reason = "the dialogue is over"
@@ -149,7 +137,7 @@ class PhoneCall:
                     await asyncio.wait((rest, listening), return_when=asyncio.FIRST_COMPLETED)
                     rest.cancel()
                 self._transport.lose()
-                for task in (talking, listening, speaking):
+                for task in (talking, listening, speaking, left):
                     task.cancel()
         except* TimeoutError:
             reason = "it lasted too long"
@@ -192,6 +180,15 @@ class PhoneCall:
         if saying is not None:
             saying.last_heard = True
             self._settle(saying)
+
+    def leave(self) -> None:
+        """End the call at once."""
+        self._left.set()
+
+    @property
+    def says_something(self) -> bool:
+        """Whether anything that was said has not been heard yet."""
+        return bool(self._sayings)
 
     # For dialogues
 

@@ -28,8 +28,13 @@ class Turn:
     """Since the caller is listened to."""
     end_ms: float
 
+    @property
+    def length_ms(self) -> float:
+        """Of the speech."""
+        return self.end_ms - self.start_ms
+
     def __repr__(self) -> str:
-        return f"Turn({self.end_ms - self.start_ms:.0f} ms)"
+        return f"Turn({self.length_ms:.0f} ms)"
 
 
 class TurnRecorder:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from cosyvoice_stream.errors import PeerGone, UnsupportedFormat
 from cosyvoice_stream.fake import FakeEngine
+from cosyvoice_stream.server.client_messages import Text
 from cosyvoice_stream.server.limits import Admission
 from cosyvoice_stream.server.sessions import Sessions
 from cosyvoice_stream.server.speech import SpeechService
-from cosyvoice_stream.telephony.call import CallOptions, Dialogue, PhoneCall
+from cosyvoice_stream.streaming import pcm
+from cosyvoice_stream.streaming.resample import Resampler
+from cosyvoice_stream.telephony.call import Dialogue, PhoneCall
+from cosyvoice_stream.telephony.call_events import Saying
+from cosyvoice_stream.telephony.call_options import CallOptions
 from cosyvoice_stream.telephony.line import CallInfo, Frame, LineFormat, Pcm
+from support.recordings import RATE, speech
 from support.static_voices import StaticVoices
 from support.stream_server import Counts
+
+
+def caller_says(seconds: float) -> Pcm:
+    """Speech of a person, at the rate of a telephone."""
+    pieces = Resampler(RATE, 8000).push(speech())
+    return pcm.to_int16(np.concatenate(pieces))[: round(seconds * 8000)]
 
 
 class MemoryLine:
@@ -90,6 +103,15 @@ class Caller:
             self.line, info or CallInfo("memory"), self.sessions, options or CallOptions()
         )
         self.leaves = asyncio.Event()
+        self.said: list[str] = []
+        """The whole texts that were to be said, in order."""
+        self._say = self.call.say
+        self.call.say = self._note  # type: ignore[method-assign]
+
+    async def _note(self, text: Text, **options: Any) -> Saying:
+        if isinstance(text, str):
+            self.said.append(text)
+        return await self._say(text, **options)
 
     async def run(self, dialogue: Dialogue) -> None:
         """Run the call until the dialogue returns or the caller leaves."""

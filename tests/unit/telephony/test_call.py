@@ -11,22 +11,14 @@ import pytest
 
 from cosyvoice_stream.errors import PeerGone, ServerError
 from cosyvoice_stream.fake import ChunkGate, FakeEngine
-from cosyvoice_stream.streaming import pcm
-from cosyvoice_stream.streaming.resample import Resampler
-from cosyvoice_stream.telephony.call import CallOptions, PhoneCall
+from cosyvoice_stream.telephony.call import PhoneCall
 from cosyvoice_stream.telephony.call_events import KeyPressed, Said, SpeechBegan, TurnEnded
-from cosyvoice_stream.telephony.line import LineFormat, Pcm
-from support.phone_line import Caller
-from support.recordings import RATE, speech
+from cosyvoice_stream.telephony.call_options import CallOptions
+from cosyvoice_stream.telephony.line import LineFormat
+from support.phone_line import Caller, caller_says
 from support.virtual_time import run_virtually
 
 pytestmark = pytest.mark.unit
-
-
-def caller_says(seconds: float) -> Pcm:
-    """Speech of a person, at the rate of a telephone."""
-    pieces = Resampler(RATE, 8000).push(speech())
-    return pcm.to_int16(np.concatenate(pieces))[: round(seconds * 8000)]
 
 
 LONG = "one two three four five six seven eight nine ten eleven twelve " * 3
