@@ -289,6 +289,8 @@ def test_order_and_references(tmp_path: Path) -> None:
 )
 @feature(API, "`input_audio_buffer.append`", "refused", "said once, then ignored")
 @feature(API, "unknown events, wrong types, voices and items", "refused", "`error` events")
+@feature(API, "empty text", "refused", "`error` event")
+@feature(API, "unknown fields of a response", "ignored")
 def test_mistakes(tmp_path: Path) -> None:
     async def body(connection: Any, served: Served) -> None:
         message = {"type": "message", "role": "user"}
@@ -325,6 +327,13 @@ def test_mistakes(tmp_path: Path) -> None:
         long = {**message, "content": [{"type": "input_text", "text": "a " * 100_000}]}
         error = await wrong(connection, {"type": "response.create", "response": {"input": [long]}})
         assert "at most 100000 characters" in error.message
+        for text in ("", " \n"):
+            empty = {**message, "content": [{"type": "input_text", "text": text}]}
+            response = {"input": [empty]}
+            error = await wrong(connection, {"type": "response.create", "response": response})
+            assert (error.param, error.type) == ("response.input", "invalid_request_error")
+        done = (await say(connection, later={"deep": 1}))[-1].response
+        assert done.status == "completed"
         assert (await say(connection))[-1].response.status == "completed"
 
     with_connection(tmp_path, body)
