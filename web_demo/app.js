@@ -26,6 +26,7 @@ const studioMessage = messageIn($("studio-message"));
 const connection = new Connection($("link"), (session) => {
   session.on("error", (error) => message.say(error));
   studio.attach(session);
+  ways();
   voices.about();
   voices.refresh();
   examples();
@@ -61,6 +62,14 @@ function speak(event) {
     return;
   }
   speech.start(text, options(), event.timeStamp);
+}
+
+/** Which way to the server is taken; a way that is closed says why. */
+function ways() {
+  const [, call] = $("transport").options;
+  call.disabled = connection.calls !== null && !connection.canCall;
+  call.textContent = call.disabled ? t("noCalls") : "WebRTC";
+  $("transport").value = call.disabled ? "websocket" : connection.transport;
 }
 
 function count() {
@@ -105,6 +114,7 @@ function show(language) {
   const command = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘" : "Ctrl";
   $("keys").textContent = t("keys").replace("{}", command);
   examples();
+  ways();
   count();
   figures();
   connection.show();
@@ -118,6 +128,10 @@ function show(language) {
 
 $("speak").addEventListener("click", speak);
 $("stop").addEventListener("click", () => speech.stop());
+$("transport").addEventListener("change", () => {
+  speech.stop();
+  connection.choose($("transport").value);
+});
 $("hear").addEventListener("click", speak);
 $("download").addEventListener("click", () => speech.download());
 $("text").addEventListener("input", count);

@@ -1,7 +1,9 @@
 // The connection to the server: opened at once, opened again with growing pauses, its state said in words.
 
+import { openCall } from "./call.js";
 import { Session } from "./client.js";
 import { t } from "./i18n.js";
+import { recall, remember } from "./memory.js";
 
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 8000;
@@ -26,6 +28,9 @@ export class Connection {
     this.onSession = onSession;
     this.session = null;
     this.info = null; // answer of /v1/info
+    this.calls = null; // answer of /v1/webrtc
+    this.transport = recall("transport") === "webrtc" ? "webrtc" : "websocket";
+    this.element = new Audio(); // plays calls
     this.state = "connecting";
     this.pauseMs = FIRST_PAUSE_MS;
     this.timer = null;
@@ -42,18 +47,29 @@ export class Connection {
       this.#again(state);
       return;
     }
-    const url = endpoint("/v1/stream");
-    url.protocol = url.protocol.replace("http", "ws");
     try {
-      const session = await Session.open(url);
+      const session = await this.#connect();
       this.session = session;
       this.pauseMs = FIRST_PAUSE_MS;
-      session.on("close", () => this.#again("lost"));
+      session.on("close", () => session === this.session && this.#again("lost"));
       this.show("ready");
       this.onSession(session);
     } catch (error) {
       this.#again(error.code === "busy" ? "full" : "lost");
     }
+  }
+
+  /** Go on over "websocket" or "webrtc", and remember it. */
+  choose(transport) {
+    this.transport = transport;
+    remember("transport", transport);
+    this.pauseMs = 0;
+    this.session?.close();
+  }
+
+  /** Whether the server takes calls, and the browser makes them. */
+  get canCall() {
+    return this.calls?.available === true && "RTCPeerConnection" in window;
   }
 
   /** Show the state, in the current language. */
@@ -69,6 +85,16 @@ export class Connection {
     return this.session?.open ? this.session : null;
   }
 
+  #connect() {
+    if (this.transport === "webrtc" && this.canCall) {
+      const options = { element: this.element, iceServers: this.calls.ice_servers };
+      return openCall(endpoint("/v1/webrtc/offer"), options);
+    }
+    const url = endpoint("/v1/stream");
+    url.protocol = url.protocol.replace("http", "ws");
+    return Session.open(url);
+  }
+
   /** A refused socket does not say why; HTTP does: is there a server, is it warm, does it want a key? */
   async #look() {
     try {
@@ -80,6 +106,7 @@ export class Connection {
       const known = await fetch(endpoint("/v1/info"), { cache: "no-store" });
       if (known.status === 401) return "locked";
       this.info = await known.json();
+      this.calls = await (await fetch(endpoint("/v1/webrtc"), { cache: "no-store" })).json();
       return "ready";
     } catch {
       return this.session === null ? "connecting" : "lost";
@@ -89,7 +116,7 @@ export class Connection {
   #again(state) {
     this.show(state);
     this.timer = setTimeout(() => this.open(), this.pauseMs);
-    this.pauseMs = Math.min(LONGEST_PAUSE_MS, this.pauseMs * 2);
+    this.pauseMs = Math.min(LONGEST_PAUSE_MS, Math.max(FIRST_PAUSE_MS, this.pauseMs * 2));
   }
 
   #hurry() {

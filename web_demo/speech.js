@@ -1,5 +1,6 @@
 // Speaking: text to sound, with meters, scope, caption and a WAV of what was received.
 
+import { CallPlayer } from "./call-player.js";
 import { Caption } from "./caption.js";
 import { t } from "./i18n.js";
 import { Player } from "./player.js";
@@ -20,7 +21,10 @@ export class Speech {
   constructor(connection, say) {
     this.connection = connection;
     this.say = say;
-    this.player = new Player((report) => this.#onReport(report));
+    const onReport = (report) => this.#onReport(report);
+    this.loudspeaker = new Player(onReport);
+    this.line = new CallPlayer(connection.element, onReport, (samples) => this.#onAudio(samples, false));
+    this.player = this.loudspeaker;
     this.waveform = new Waveform($("waveform"));
     this.caption = new Caption($("caption"));
     this.attempt = null; // what is spoken or played now: {text, options, utterance, tries, ...}
@@ -44,6 +48,8 @@ export class Speech {
       return;
     }
     this.attempt?.utterance?.cancel();
+    if (session.call) this.line.take(session.call);
+    this.player = session.call ? this.line : this.loudspeaker;
     const attempt = { text, options, tapped, session, utterance: null, tries: 0, reportedAt: tapped };
     this.attempt = attempt;
     this.#clear(text, session.ready.engine.sample_rate);
@@ -112,6 +118,7 @@ export class Speech {
     attempt.utterance = utterance;
     attempt.tries += 1;
     utterance.on("audio", current((samples, _position, last) => this.#onAudio(samples, last)));
+    utterance.on("position", current((position) => this.line.at(position)));
     utterance.on("marks", current(({ words }) => this.caption.add(words)));
     utterance.on("end", current((event, error) => this.#onEnd(event, error)));
   }
@@ -149,9 +156,10 @@ export class Speech {
       setTimeout(() => attempt === this.attempt && this.#request(attempt), error.retryAfterMs ?? BUSY_PAUSE_MS);
       return;
     }
-    this.player.end(); // what has arrived is played
+    this.player.end(event?.audio_ms ?? 0); // what has arrived is played
     if (error) this.say(error);
-    if (!this.receivedSamples) this.#finish(error ? "failed" : "idle");
+    const silent = this.player === this.line ? !event?.audio_ms : !this.receivedSamples;
+    if (silent) this.#finish(error ? "failed" : "idle");
     if (event?.type !== "utterance.done") return;
     if (event.first_audio_ms === null) {
       this.say(t("nothing"), "", true);

@@ -10,6 +10,8 @@ export const en = {
   characters: "characters",
   speak: "Speak",
   stop: "Stop",
+  transport: "Connection",
+  noCalls: "WebRTC: the server takes no calls",
   keys: "{} + Enter speaks, Esc stops",
   download: "Download WAV",
   waveform: "Waveform of the speech",

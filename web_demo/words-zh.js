@@ -10,6 +10,8 @@ export const zh = {
   characters: "个字符",
   speak: "朗读",
   stop: "停止",
+  transport: "连接方式",
+  noCalls: "WebRTC：服务器不接受通话",
   keys: "{} + Enter 朗读，Esc 停止",
   download: "下载 WAV",
   waveform: "语音波形",
