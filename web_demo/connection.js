@@ -48,7 +48,13 @@ export class Connection {
       return;
     }
     try {
+      const wanted = this.transport;
       const session = await this.#connect();
+      if (wanted !== this.transport) {
+        session.close(); // another was chosen meanwhile
+        await this.open();
+        return;
+      }
       this.session = session;
       this.pauseMs = FIRST_PAUSE_MS;
       session.on("close", () => session === this.session && this.#again("lost"));
