@@ -98,22 +98,20 @@ def wyoming(host: str, port: int, http_port: int | None, **options: Any) -> None
 
 
 @main.command()
-@click.option("--menu", type=click.Path(path_type=Path), help="Menu that answers (YAML).")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address for SIP and RTP.")
-@click.option("--port", type=int, default=5060, show_default=True, help="SIP port.")
-@click.option("--http-port", type=int, help="Port for everything else.")
+@click.option("--menu", "phone_menu", type=click.Path(path_type=Path), help="Menu that answers.")
+@click.option("--agent", "phone_agent", help="Program of yours that answers: ws:// or http://.")
+@click.option("--host", "sip_host", default="127.0.0.1", show_default=True, help="For SIP and RTP.")
+@click.option("--port", "sip_port", type=int, default=5060, show_default=True, help="SIP port.")
+@click.option("--http-port", "port", type=int, help="Port for everything else.")
 @click.option("--engine", help="Engine to use.")
 @click.option("--model-dir", type=click.Path(path_type=Path), help="Checkpoint of CosyVoice.")
-def phone(menu: Path | None, host: str, port: int, http_port: int | None, **options: Any) -> None:
-    """Run the server as a telephone: it answers SIP calls with a menu."""
+def phone(**options: Any) -> None:
+    """Run the server as a telephone: a menu, or a program of yours, answers SIP calls."""
     with friendly():
         from cosyvoice_stream.server.runner import serve as run
         from cosyvoice_stream.server.settings import load_settings
 
-        settings = load_settings(
-            phone_menu=menu, sip_host=host, sip_port=port, port=http_port, **options
-        )
-        run(settings)
+        run(load_settings(**options))
 
 
 def speech_options(function: F) -> F:

@@ -15,6 +15,12 @@ class PhoneSettings(BaseModel):
     phone_menu: FilePath | None = None
     """YAML file of the menu that answers calls (docs/telephony.md). Not set: the one that is built
     in, a demonstration."""
+    phone_agent: str | None = None
+    """Address of a program of yours that leads calls (docs/telephony.md): `ws://` or `wss://` for a
+    conversation in both directions, `http://` or `https://` for one request a turn. A `phone_menu`
+    then leads the calls for which the program cannot be reached."""
+    phone_agent_token: SecretStr | None = None
+    """Sent to that program as `Authorization: Bearer …`."""
     phone_max_calls: int = Field(100, ge=1)
     """Telephone calls at the same time, both ways; more are refused."""
     phone_max_call_s: float = Field(3600, gt=0)

@@ -283,6 +283,7 @@ def load_settings(**overrides: Any) -> Settings:
 _SECRET: Final = frozenset(
     {
         "api_keys",
+        "phone_agent_token",
         "sip_password",
         "webrtc_ice_servers",
         "webrtc_turn_secret",

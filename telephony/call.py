@@ -18,7 +18,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ from cosyvoice_stream.telephony.call_events import (
 from cosyvoice_stream.telephony.call_options import CallOptions
 from cosyvoice_stream.telephony.line import CallInfo, Line, Pcm, pcm_to_s16le
 from cosyvoice_stream.telephony.line_audio import LineAudio
-from cosyvoice_stream.telephony.line_transport import LineTransport
+from cosyvoice_stream.telephony.line_transport import LineTransport, OnMessage
 from cosyvoice_stream.telephony.turns import RATE_HZ, TurnRecorder
 from cosyvoice_stream.types import Flush
 
@@ -63,13 +63,10 @@ logger = logging.getLogger(__name__)
 _MARK_S: Final = 5.0
 """A mark that has not come back so long after its audio should have been heard is given up."""
 
-
 Dialogue = Callable[["PhoneCall"], Coroutine[Any, Any, None]]
 """Leads a call; when it returns, the call is hung up behind the last word."""
 Listen = Callable[["PhoneCall"], Coroutine[Any, Any, None]]
 """Feeds `hear`, `press` and `mark_played` from the leg; returns when the caller has hung up."""
-Tap = Callable[[str], Awaitable[None]]
-"""Takes every message of the session."""
 
 
 class PhoneCall:
@@ -80,6 +77,9 @@ class PhoneCall:
         info: About the call.
         sessions: Makes its session.
         options: How it is led.
+
+    Attributes:
+        tap: Takes every message of the session, besides the call itself.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class PhoneCall:
         self.info = info
         self.options = options or CallOptions()
         self.log = SessionLog(logger, secrets.token_hex(4))
-        self.tap: Tap | None = None
+        self.tap: OnMessage | None = None
         self._sessions = sessions
         self._audio = LineAudio(line, self._heard)
         self._transport = LineTransport(self._audio, self._on_message)
@@ -269,6 +269,19 @@ class PhoneCall:
         """
         self._transport.say(json.dumps(message))
 
+    def relay(self, message: dict[str, Any]) -> None:
+        """Pass a message of docs/protocol.md on for a peer that leads the call.
+
+        What it opens counts as said by the call: hanging up waits for it.
+
+        Raises:
+            PeerGone: The call is over.
+        """
+        name = message.get("id")
+        if message["type"] in ("speak", "utterance.start") and isinstance(name, str):
+            self._sayings.setdefault(name, Saying(name, by_key=False))
+        self.ask(message)
+
     # Inside
 
     async def _serve(self) -> None:
@@ -304,14 +317,10 @@ class PhoneCall:
                     self.ask({"type": "text.delta", "id": saying.name, "text": piece})
             self.ask({"type": "utterance.end", "id": saying.name})
         except VoiceStreamError as error:
-            self._fail(saying, error)
+            self._stop(saying, "asked")
+            self._finish(saying, Said("", error=error))
         finally:
             await pieces.aclose()
-
-    def _fail(self, saying: Saying, error: Exception) -> None:
-        with suppress(PeerGone):
-            self.ask({"type": "utterance.cancel", "id": saying.name})
-        self._finish(saying, Said("", error=error))
 
     def _stop(self, saying: Saying, why: Interruption) -> None:
         saying.why = why
@@ -340,8 +349,6 @@ class PhoneCall:
                 saying = self._sayings.get(message.id or "")
                 if saying is not None:
                     self._finish(saying, Said("", error=server_error(message)))
-                else:
-                    self.log.debug("the session answers %s", message.code)
             case VadEvent():
                 self._detected(message)
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from cosyvoice_stream.errors import InvalidState, VoiceStreamError
+from cosyvoice_stream.errors import ConfigError, InvalidState, PeerGone, VoiceStreamError
 from cosyvoice_stream.server.environment import PREFIX
 from cosyvoice_stream.server.error_map import NotInstalled
 from cosyvoice_stream.server.json_body import parse_body, read_body
@@ -23,6 +23,7 @@ from cosyvoice_stream.server.services import Services, session_defaults
 from cosyvoice_stream.telephony.desk import Desk
 
 if TYPE_CHECKING:
+    from cosyvoice_stream.server.settings import Settings
     from cosyvoice_stream.telephony.call import Dialogue, PhoneCall
     from cosyvoice_stream.telephony.line import CallInfo
     from cosyvoice_stream.telephony.menu import Menu
@@ -66,11 +67,14 @@ class Telephony:
         self._prompts: asyncio.Task[None] | None = None
         if settings.sip_port is not None:
             self.sip = _sip_service(services, self.desk)
-        if settings.phone_menu is not None or self.sip is not None:
+        self._agent = _agent(settings)
+        path = settings.phone_menu
+        if path is None and self.sip is not None and self._agent is None:
+            path = Path(str(resources.files("cosyvoice_stream.telephony") / "demo_menu.yaml"))
+        if path is not None:
             from cosyvoice_stream.telephony.menu import load_menu
 
-            demo = resources.files("cosyvoice_stream.telephony") / "demo_menu.yaml"
-            self._menu = load_menu(settings.phone_menu or Path(str(demo)))
+            self._menu = load_menu(path)
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
@@ -102,6 +106,18 @@ class Telephony:
 
     def _lead(self, info: CallInfo) -> Dialogue:
         """Who leads a call that comes in."""
+        return self._by_menu if self._agent is None else self._by_agent
+
+    async def _by_agent(self, call: PhoneCall) -> None:
+        assert self._agent is not None
+        try:
+            await self._agent(call)
+        except PeerGone as error:
+            call.log.warning("%s", error)
+            if self._menu is not None:
+                await self._by_menu(call)
+
+    async def _by_menu(self, call: PhoneCall) -> None:
         import httpx
 
         from cosyvoice_stream.telephony.menu_dialogue import MenuDialogue
@@ -109,13 +125,9 @@ class Telephony:
 
         menu = self._menu
         assert menu is not None
-
-        async def lead(call: PhoneCall) -> None:
-            async with httpx.AsyncClient() as client:
-                chooser = None if menu.speech is None else make_chooser(menu.speech, client)
-                await MenuDialogue(menu, self._services.voices, chooser).run(call)
-
-        return lead
+        async with httpx.AsyncClient() as client:
+            chooser = None if menu.speech is None else make_chooser(menu.speech, client)
+            await MenuDialogue(menu, self._services.voices, chooser).run(call)
 
     async def _render(self, menu: Menu) -> None:
         """Let the cache keep the prompts of the menu."""
@@ -158,6 +170,26 @@ class Telephony:
 def make_extension(services: Services) -> Telephony:
     """Make what `cosyvoice_stream.server.extensions` looks for."""
     return Telephony(services)
+
+
+def _agent(settings: Settings) -> Dialogue | None:
+    """The program that leads calls, if the settings name one."""
+    url, secret = settings.phone_agent, settings.phone_agent_token
+    if url is None:
+        return None
+    token = None if secret is None else secret.get_secret_value()
+    if url.startswith(("ws://", "wss://")):
+        from cosyvoice_stream.telephony.agent_socket import AgentSocket
+
+        return AgentSocket(url, token).run
+    if url.startswith(("http://", "https://")):
+        from cosyvoice_stream.telephony.agent_webhook import AgentWebhook
+
+        return AgentWebhook(url, token).run
+    raise ConfigError(
+        "the program that leads calls has no address that can be used",
+        how_to_fix=f"set {PREFIX}PHONE_AGENT to a URL that begins with ws, wss, http or https",
+    )
 
 
 def _sip_service(services: Services, desk: Desk) -> SipService:
